@@ -1,0 +1,2 @@
+//! zk-lock.
+fn main() {}
