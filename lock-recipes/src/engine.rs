@@ -1,5 +1,16 @@
 //! The engine: one contender in one queue.
-pub(crate) mod queue;
-pub(crate) mod step;
+//!
+//! [`queue`] orders what a listing shows, [`step`] is the protocol as a pure state machine, and
+//! [`driver`] is the task that performs its actions on a session, with [`requests`] and [`watches`].
+//! [`acquisition`] is the caller's end. The exhaustive model and the interleaving tests run the same
+//! code.
+
+pub(crate) mod acquisition;
+mod driver;
+mod queue;
+mod requests;
+mod step;
+mod watches;
+
 #[cfg(test)]
 mod model;

@@ -2,7 +2,7 @@
 //! valid. Pure.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Moment;
@@ -90,36 +90,55 @@ impl HoldState {
 /// probe that the leader acknowledged.
 #[derive(Debug)]
 pub(crate) struct Validity {
-    until: AtomicU64,
+    presumption: Mutex<Presumption>,
     timeout: Duration,
+}
+
+/// What was presumed at some moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Presumption {
+    pub(crate) until: Moment,
+    /// How often the validity had passed before it was proven again: a hold compares this with the
+    /// number at its grant, so that a gap is seen even by those who slept through it.
+    pub(crate) lapses: u64,
 }
 
 impl Validity {
     /// Proven by a session that was established by a request sent at `sent`.
     pub(crate) fn new(timeout: Duration, sent: Moment) -> Self {
-        Self { until: AtomicU64::new((sent + timeout / 2).as_nanos()), timeout }
+        let presumption = Presumption { until: sent + timeout / 2, lapses: 0 };
+        Self { presumption: Mutex::new(presumption), timeout }
     }
 
     /// A probe or write that was sent at `sent` has been acknowledged.
-    pub(crate) fn prove(&self, sent: Moment) {
-        self.until.fetch_max((sent + self.timeout / 2).as_nanos(), Ordering::AcqRel);
+    pub(crate) fn prove(&self, sent: Moment, now: Moment) {
+        let mut presumption = self.lock();
+        if presumption.until <= now {
+            presumption.lapses += 1;
+        }
+        presumption.until = presumption.until.max(sent + self.timeout / 2);
     }
 
-    pub(crate) fn until(&self) -> Moment {
-        Moment::from_nanos(self.until.load(Ordering::Acquire))
+    /// The presumption, if it reaches beyond `now`.
+    pub(crate) fn at(&self, now: Moment) -> Option<Presumption> {
+        Some(*self.lock()).filter(|presumption| now < presumption.until)
     }
 
-    pub(crate) fn remaining(&self, now: Moment) -> Duration {
-        now.until(self.until())
-    }
-
-    pub(crate) fn holds(&self, now: Moment) -> bool {
-        now < self.until()
+    /// How much is left of the validity that began with `lapses`; zero once it has passed.
+    pub(crate) fn remaining(&self, lapses: u64, now: Moment) -> Duration {
+        match self.at(now) {
+            Some(presumption) if presumption.lapses == lapses => now.until(presumption.until),
+            _ => Duration::ZERO,
+        }
     }
 
     /// How often to probe, so that one lost probe does not end the validity.
     pub(crate) fn probe_interval(&self) -> Duration {
         self.timeout / 6
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Presumption> {
+        self.presumption.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,14 +155,22 @@ mod tests {
     #[test]
     fn validity_counts_from_the_sending_of_the_last_acknowledged_probe() {
         let validity = Validity::new(T, at(10));
-        assert!(validity.holds(at(12)));
-        assert!(!validity.holds(at(13)));
-        validity.prove(at(11));
-        assert_eq!(validity.remaining(at(12)), Duration::from_secs(2));
+        assert!(validity.at(at(12)).is_some());
+        assert!(validity.at(at(13)).is_none());
+        validity.prove(at(11), at(12));
+        assert_eq!(validity.remaining(0, at(12)), Duration::from_secs(2));
         // An answer that was overtaken takes nothing back.
-        validity.prove(at(9));
-        assert_eq!(validity.until(), at(14));
-        assert_eq!(validity.remaining(at(20)), Duration::ZERO);
+        validity.prove(at(9), at(12));
+        assert_eq!(validity.at(at(12)), Some(Presumption { until: at(14), lapses: 0 }));
+        assert_eq!(validity.remaining(0, at(20)), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_gap_in_the_validity_is_remembered() {
+        let validity = Validity::new(T, at(10));
+        validity.prove(at(14), at(14));
+        assert_eq!(validity.remaining(0, at(15)), Duration::ZERO);
+        assert_eq!(validity.remaining(1, at(15)), Duration::from_secs(2));
     }
 
     #[test]

@@ -88,7 +88,8 @@ impl Jvm {
 
     /// Whether the process runs (or is frozen): neither gone nor a zombie.
     pub(crate) fn is_alive(&self) -> bool {
-        state(&format!("/proc/{}/stat", self.pid())).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+        state(&format!("/proc/{}/stat", self.pid()))
+            .is_some_and(|state| !matches!(state, 'Z' | 'X'))
     }
 
     /// Stops every thread of the process; returns when all have stopped.

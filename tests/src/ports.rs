@@ -18,7 +18,8 @@ pub(crate) fn free_port() -> u16 {
         .ok()
         .and_then(|range| range.split_whitespace().next()?.parse().ok())
         .unwrap_or(32_768_u16);
-    let (low, high) = if first_outgoing > 12_000 { (10_000, first_outgoing) } else { (61_000, 65_000) };
+    let (low, high) =
+        if first_outgoing > 12_000 { (10_000, first_outgoing) } else { (61_000, 65_000) };
     for _ in 0..1_000 {
         let [a, b, ..] = *uuid::Uuid::new_v4().as_bytes();
         let port = low + u16::from_be_bytes([a, b]) % (high - low);

@@ -110,7 +110,8 @@ impl History {
     }
 
     fn leave(&mut self, id: &str, at: u64) {
-        let hold = self.grants.iter_mut().rev().find(|grant| grant.id == id && grant.left.is_none());
+        let hold =
+            self.grants.iter_mut().rev().find(|grant| grant.id == id && grant.left.is_none());
         hold.unwrap_or_else(|| panic!("{id} leaves but is not inside")).left = Some(at);
     }
 }
@@ -186,7 +187,8 @@ impl FileRecorder {
     /// Appends to this file, which is made if need be.
     pub fn open(path: impl AsRef<Path>) -> Self {
         let path = path.as_ref().to_owned();
-        let file = OpenOptions::new().append(true).create(true).open(&path).expect("the record opens");
+        let file =
+            OpenOptions::new().append(true).create(true).open(&path).expect("the record opens");
         Self { path, file }
     }
 
@@ -310,5 +312,21 @@ mod tests {
         assert_eq!(history.holders(), ["b"]);
         let history = parse("leave a 0 31\nenter b 2 30\nenter a 1 10\n");
         assert_eq!(history.overlaps().len(), 1);
+    }
+
+    #[test]
+    fn several_writers_share_one_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("record");
+        let (a, b) = (FileRecorder::open(&path), FileRecorder::open(&path));
+        a.enter("a", 1);
+        a.leave("a");
+        b.enter_shared("b", 2);
+        a.enter_shared("a", 2);
+        let history = FileRecorder::read(&path);
+        history.assert_exclusive();
+        assert_eq!(history.tokens(), [1, 2, 2]);
+        assert_eq!(history.most_at_once(), 2);
+        assert_eq!(history, a.history());
     }
 }

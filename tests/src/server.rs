@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -225,10 +226,9 @@ impl Server {
 
     /// Ends the process in an orderly way (SIGTERM), or kills it when that takes too long.
     pub async fn stop(&self) {
-        if let Some(jvm) = self.jvm().take() {
-            let end = tokio::task::spawn_blocking(move || jvm.terminate(GRACE));
-            end.await.expect("stopping does not panic");
-        }
+        let jvm = self.jvm().take();
+        let end = tokio::task::spawn_blocking(move || jvm.map(|jvm| jvm.terminate(GRACE)));
+        end.await.expect("stopping does not panic");
     }
 
     /// Starts the server again, killing it first if it runs: same port, same data. Returns when it serves.
@@ -280,7 +280,9 @@ impl Server {
     pub async fn metric(&self, name: &str) -> u64 {
         let mntr = self.four_letter("mntr").await.expect("mntr is answered");
         let value = mntr.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
-        value.and_then(|value| value.trim().parse().ok()).unwrap_or_else(|| panic!("no {name}: {mntr}"))
+        value
+            .and_then(|value| value.trim().parse().ok())
+            .unwrap_or_else(|| panic!("no {name}: {mntr}"))
     }
 
     /// How many watches the server keeps, all sessions together.
@@ -340,7 +342,9 @@ impl Server {
                     return Ok(());
                 }
                 if conf.contains("dataDir=") {
-                    return Err(self.failure("found another server on its port: Address already in use"));
+                    return Err(
+                        self.failure("found another server on its port: Address already in use")
+                    );
                 }
             }
             if Instant::now() > deadline {
@@ -351,28 +355,54 @@ impl Server {
     }
 
     fn failure(&self, what: &str) -> Failure {
-        Failure(format!("the server on port {} {what}\n{}", self.port, self.log_tail()))
+        let log = self.log_tail();
+        // The log tells of the ports of an ensemble too, where there is a log.
+        let down = !self.is_running();
+        let port_clash = log.contains("Address already in use")
+            || what.contains("another server")
+            || down && TcpListener::bind(("127.0.0.1", self.port)).is_err();
+        Failure { text: format!("the server on port {} {what}\n{log}", self.port), port_clash }
     }
 }
 
 /// Why a server does not serve, with the end of its log.
 #[derive(Debug)]
-pub(crate) struct Failure(String);
+pub(crate) struct Failure {
+    text: String,
+    port_clash: bool,
+}
 
 impl Failure {
     /// Whether another port would help.
     pub(crate) fn is_port_clash(&self) -> bool {
-        self.0.contains("Address already in use")
+        self.port_clash
     }
 }
 
 impl std::fmt::Display for Failure {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
 /// A path nobody else uses: `/name-<uuid>`, for tests on a shared server.
 pub fn unique_path(name: &str) -> String {
     format!("/{name}-{}", uuid::Uuid::new_v4().simple())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_taken_port_is_told_from_other_failures() {
+        let first = Server::start().await;
+        let second = Server::builder().launch(first.port(), None);
+        let failure = second.await_serving().await.unwrap_err();
+        assert!(failure.is_port_clash(), "{failure}");
+        first.stop().await;
+        let broken = Server::builder().config("tickTime=none").launch(first.port(), None);
+        let failure = broken.await_serving().await.unwrap_err();
+        assert!(!failure.is_port_clash() && failure.text.contains("none"), "{failure}");
+    }
 }

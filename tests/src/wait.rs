@@ -26,11 +26,12 @@ where
     async move {
         let deadline = Instant::now() + limit;
         loop {
-            match timeout_at(deadline, condition()).await {
+            let look = timeout_at(deadline, condition()).await;
+            let hung = if look.is_err() { ", the last look hung" } else { "" };
+            match look {
                 Ok(Some(value)) => return value,
                 Ok(None) if Instant::now() < deadline => sleep(POLL).await,
-                Ok(None) => panic!("not within {limit:?}: {what} ({caller})"),
-                Err(_) => panic!("not within {limit:?}, the last look hung: {what} ({caller})"),
+                _ => panic!("not within {limit:?}{hung}: {what} ({caller})"),
             }
         }
     }
@@ -67,9 +68,7 @@ pub fn within<T>(
 ) -> impl Future<Output = T> {
     let caller = Location::caller();
     async move {
-        match timeout(limit, future).await {
-            Ok(value) => value,
-            Err(_) => panic!("not within {limit:?}: {what} ({caller})"),
-        }
+        let done = timeout(limit, future).await;
+        done.unwrap_or_else(|_| panic!("not within {limit:?}: {what} ({caller})"))
     }
 }

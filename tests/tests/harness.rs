@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use integration::server::unique_path;
-use integration::{Observer, Server, eventually, init_logs, stays};
+use integration::{Ensemble, Helper, Observer, Server, eventually, init_logs, stays};
 
 const SECONDS: fn(u64) -> Duration = Duration::from_secs;
 
@@ -80,15 +80,15 @@ async fn an_observer_sees_owners_order_and_watches() {
     let queue = observer.queue(&path).await;
     assert_eq!([&queue[0].name, &queue[1].name], [&first, &second]);
     let session = other.client().session_id().0;
-    assert_eq!(observer.ephemerals_of(&path, session).await, [first.clone()]);
+    assert_eq!(observer.ephemerals_of(&path, session).await, std::slice::from_ref(&first));
 
-    let watches = server.watch_count().await;
-    let watched = observer.client().get_and_watch_data(&format!("{path}/{first}")).await.unwrap();
-    assert_eq!(server.watch_count().await, watches + 1);
+    let before = server.watch_count().await;
+    let watcher = observer.client().get_and_watch_data(&format!("{path}/{first}")).await.unwrap();
+    assert_eq!(server.watch_count().await, before + 1);
     drop(other);
     observer.wait_for_count(&path, 1, SECONDS(5)).await;
     observer.wait_gone(&format!("{path}/{first}"), SECONDS(5)).await;
-    drop(watched);
+    drop(watcher);
     assert!(observer.delete(&format!("{path}/{second}")).await);
     assert!(!observer.delete(&format!("{path}/{second}")).await);
 }
@@ -111,4 +111,58 @@ async fn a_wait_ends_and_names_the_caller() {
 async fn what_must_stay_is_looked_at_all_the_time() {
     let start = Instant::now();
     stays(SECONDS(5), "always true", async || start.elapsed() < Duration::from_millis(20)).await;
+}
+
+#[tokio::test]
+async fn a_server_dies_with_the_process_that_started_it() {
+    let mut serve = Helper::run(env!("CARGO_BIN_EXE_zk-serve"), [""; 0]);
+    let pid = serve.wait_line(|line| line.starts_with("pid "), SECONDS(60)).await;
+    let dir = serve.wait_line(|line| line.starts_with("dir "), SECONDS(1)).await;
+    let pid = pid.strip_prefix("pid ").unwrap().parse().unwrap();
+    let dir = std::path::PathBuf::from(dir.strip_prefix("dir ").unwrap());
+    assert!(exists(pid) && dir.exists());
+    serve.kill();
+    eventually(SECONDS(5), "server and directory are gone", async || {
+        (!exists(pid) && !dir.exists()).then_some(())
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_helper_is_read_frozen_and_ended() {
+    let script = "trap 'echo bye; exit 3' TERM; while read line; do echo got $line; done";
+    let mut helper = Helper::run("sh", ["-c", script]);
+    helper.send_line("one");
+    assert_eq!(helper.wait_line(|line| line.starts_with("got"), SECONDS(5)).await, "got one");
+    helper.freeze();
+    helper.send_line("two");
+    stays(Duration::from_millis(100), "frozen", async || helper.lines().len() == 1).await;
+    helper.thaw();
+    helper.wait_line(|line| line == "got two", SECONDS(5)).await;
+    helper.terminate();
+    helper.wait_line(|line| line == "bye", SECONDS(5)).await;
+    assert_eq!(helper.exit(SECONDS(5)).await.code(), Some(3));
+    let mut killed = Helper::run("sleep", ["60"]);
+    killed.freeze();
+    let pid = killed.pid();
+    drop(killed);
+    assert!(!exists(pid));
+}
+
+#[tokio::test]
+async fn an_ensemble_elects_another_leader() {
+    let ensemble = Ensemble::start_with(3, Server::builder().unsafe_fast()).await;
+    let observer = Observer::connect(&ensemble.connect_string()).await;
+    observer.mkdir("/a").await;
+    let first = ensemble.leader().await;
+    ensemble.kill(first).await;
+    let second = ensemble.leader().await;
+    assert_ne!(first, second);
+    eventually(SECONDS(10), "the session goes on", async || {
+        observer.client().check_stat("/a").await.ok().flatten()
+    })
+    .await;
+    ensemble.restart(first).await;
+    ensemble.ready().await;
+    assert_ne!(ensemble.follower().await, second);
 }

@@ -36,6 +36,8 @@ pub(crate) enum Input<N> {
     Resynced(Option<N>),
     /// The session is over, its presumed validity has passed, or a check found another owner.
     Lose(LossReason),
+    /// The presumed validity passed and the hold is to be looked at again.
+    Doubt,
     /// The caller gave up, timed out, or releases.
     Leave,
 }
@@ -47,6 +49,8 @@ pub(crate) enum Created<N> {
     Node(N, FencingToken),
     /// The parent does not exist.
     NoParent,
+    /// It was not executed, and is not to be tried again.
+    Refused,
     /// It may have been executed.
     Unknown,
 }
@@ -285,6 +289,7 @@ impl<N: Clone + Eq + Hash> Step<N> {
             }
             Input::Resynced(found) => self.resynced(found, out),
             Input::Lose(reason) => self.lose(reason, out),
+            Input::Doubt => self.resync(out),
             Input::Leave => self.leave(out),
         }
         actions
@@ -327,7 +332,9 @@ impl<N: Clone + Eq + Hash> Step<N> {
                 out.push(Action::Delete(node));
                 self.end(out);
             }
-            (Phase::Leaving, Created::NoParent) => self.end(out),
+            (Phase::Leaving, Created::NoParent) | (Phase::Enqueueing | Phase::Leaving, Created::Refused) => {
+                self.end(out);
+            }
             (Phase::Leaving, Created::Unknown) => {
                 out.push(Action::Abandon);
                 self.end(out);
