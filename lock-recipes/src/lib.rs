@@ -1,4 +1,5 @@
 //! Locks.
+pub mod blocking;
 mod builder;
 mod clock;
 mod cluster;
