@@ -27,12 +27,9 @@ impl Moment {
         Self(u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX))
     }
 
+    #[cfg(test)]
     pub(crate) const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
-    }
-
-    pub(crate) const fn as_nanos(self) -> u64 {
-        self.0
     }
 
     /// How long until then; zero once it has passed.

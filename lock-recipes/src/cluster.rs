@@ -25,6 +25,10 @@ impl Cluster {
     /// `tcp+tls://`, as the client allows.
     pub(crate) fn parse(text: &str) -> Result<Self, InvalidConnectString> {
         let invalid = |reason: String| InvalidConnectString { text: text.to_owned(), reason };
+        let foreign = |part: &&str| split_scheme(part).1.contains("://");
+        if let Some(part) = text.split(',').find(foreign) {
+            return Err(invalid(format!("{part:?} has a scheme other than tcp:// and tcp+tls://")));
+        }
         let (before, last) = match text.rsplit_once(',') {
             Some((before, last)) => (Some(before), last),
             None => (None, text),
@@ -131,7 +135,7 @@ mod tests {
             ("[::1", "no ']' in \"[::1\""),
             ("a/x//y", "the chroot is no path: a node name is empty"),
             ("a/x/", "the chroot is no path: a path does not end with '/'"),
-            ("http://a:1", "\"http:\" is no host name or address"),
+            ("http://a:1", "\"http://a:1\" has a scheme other than tcp:// and tcp+tls://"),
         ] {
             let error = Cluster::parse(text).map_err(|error| error.reason);
             assert_eq!(error, Err(reason.to_owned()), "{text}");

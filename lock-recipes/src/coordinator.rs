@@ -121,7 +121,6 @@ impl Coordinator {
     }
 
     /// Collects settings before connecting.
-    #[must_use]
     pub fn builder(cluster: &str) -> Builder {
         Builder::new(cluster)
     }
@@ -314,8 +313,10 @@ async fn reconnect(settings: &Arc<Settings>) -> Opened {
     loop {
         match tokio::time::timeout(settings.connect_timeout, Session::open(settings)).await {
             Ok(Ok(opened)) => return opened,
-            Ok(Err(error)) => tracing::warn!(%error, "cannot open a ZooKeeper session, trying again"),
-            Err(_) => tracing::warn!("no ZooKeeper session in time, trying again"),
+            Ok(Err(error)) => {
+                tracing::warn!(%error, "cannot open a ZooKeeper session, trying again");
+            }
+            Err(_) => tracing::warn!("cannot open a ZooKeeper session in time, trying again"),
         }
         tokio::time::sleep(jitter(backoff)).await;
         backoff = (backoff * 2).min(LONGEST_BACKOFF);
@@ -356,10 +357,8 @@ async fn connect_within(settings: &Arc<Settings>) -> Result<Opened, ConnectError
 /// Makes the chroot, or sees that it exists.
 async fn settle_chroot(settings: &Settings, session: &Session) -> Result<(), ConnectError> {
     let Some(chroot) = settings.cluster.chroot() else { return Ok(()) };
-    let refused = |source| ConnectError::Refused {
-        hosts: settings.cluster.hosts().to_owned(),
-        source,
-    };
+    let refused =
+        |source| ConnectError::Refused { hosts: settings.cluster.hosts().to_owned(), source };
     let root = session.client.clone().chroot("/").map_err(|_| refused(Error::Timeout))?;
     if settings.create_chroot {
         let options = CreateMode::Persistent.with_acls(settings.acls());

@@ -332,7 +332,9 @@ pub enum FencedWriteError {
         source: zookeeper_client::Error,
     },
     /// ZooKeeper gave no answer: it may have been written or not. It is not tried again for you.
-    #[error("whether the fenced write under {path} was applied is unknown: read before trying again")]
+    #[error(
+        "whether the fenced write under {path} was applied is unknown: read before trying again"
+    )]
     Unknown {
         /// The lock's path.
         path: String,

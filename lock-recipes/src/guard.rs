@@ -222,7 +222,6 @@ impl LockGuard {
 
     /// Starts a write to ZooKeeper that is applied only while this lock is held, checked by the
     /// server itself.
-    #[must_use]
     pub fn fenced(&self) -> FencedWriter<'_> {
         FencedWriter::new(self.hold())
     }

@@ -7,10 +7,10 @@ use crate::contender::Contender;
 use crate::coordinator::Coordinator;
 use crate::error::{AcquireError, ReadError};
 use crate::guard::LockGuard;
+use crate::node::ContenderName;
 use crate::options::AcquireOptions;
 use crate::path::{InvalidPath, LockPath};
 use crate::snapshot::{self, QueueSnapshot};
-use crate::node::ContenderName;
 
 /// An exclusive lock: first come, first served, across processes and clients.
 ///

@@ -174,23 +174,31 @@ pub(crate) fn prefix(dialect: Dialect, id: Uuid) -> String {
 fn parse(name: &str) -> Option<Parts> {
     if let Some(rest) = name.strip_prefix("_c_") {
         if let Some((unique, rest)) = take_uuid(rest, 36) {
-            return marked(rest.strip_prefix('-')?, Some(unique), &[
-                ("lock-", Form::CuratorLock),
-                ("__READ__", Form::CuratorRead),
-                ("__WRIT__", Form::CuratorWrite),
-                ("lease-", Form::CuratorLease),
-                ("latch-", Form::CuratorLatch),
-            ]);
+            return marked(
+                rest.strip_prefix('-')?,
+                Some(unique),
+                &[
+                    ("lock-", Form::CuratorLock),
+                    ("__READ__", Form::CuratorRead),
+                    ("__WRIT__", Form::CuratorWrite),
+                    ("lease-", Form::CuratorLease),
+                    ("latch-", Form::CuratorLatch),
+                ],
+            );
         }
         let (unique, rest) = take_uuid(rest, 32)?;
         return marked(rest, Some(unique), &[("-lock-", Form::GoLock)]);
     }
     if let Some((unique, rest)) = take_uuid(name, 32) {
-        return marked(rest, Some(unique), &[
-            ("__lock__", Form::KazooLock),
-            ("-lock-", Form::KazooDashLock),
-            ("__rlock__", Form::KazooRead),
-        ]);
+        return marked(
+            rest,
+            Some(unique),
+            &[
+                ("__lock__", Form::KazooLock),
+                ("-lock-", Form::KazooDashLock),
+                ("__rlock__", Form::KazooRead),
+            ],
+        );
     }
     if let Some(rest) = name.strip_prefix("x-") {
         return zookeeper_lock(rest);
@@ -296,7 +304,7 @@ mod tests {
     #[test]
     fn what_only_looks_like_a_contender_is_not_one() {
         for name in [
-            "".to_owned(),
+            String::new(),
             "config".to_owned(),
             "0-config".to_owned(),
             "lock-".to_owned(),

@@ -261,14 +261,16 @@ mod tests {
 
     #[test]
     fn good_paths_are_kept_as_they_are() {
-        for path in ["/a", "/部署", "/a/.b", "/a/b..", "/locks/zookeeper", "/a b/ü", "/\u{202e}x"] {
+        for path in ["/a", "/部署", "/a/.b", "/a/b..", "/locks/zookeeper", "/a b/ü", "/\u{202e}x"]
+        {
             assert_eq!(LockPath::new(path).unwrap().as_str(), path);
         }
     }
 
     #[test]
     fn any_text_can_be_escaped_and_read_back() {
-        for text in ["", "%", ".", "..", "a/b", "file:///v", "🔒", "a\0b", "100%", "%41", "部署"] {
+        for text in ["", "%", ".", "..", "a/b", "file:///v", "🔒", "a\0b", "100%", "%41", "部署"]
+        {
             let name = LockPath::escape(text);
             let path = LockPath::new(format!("/locks/{name}")).unwrap();
             assert_eq!(LockPath::unescape(path.name()).as_deref(), Some(text), "{name}");

@@ -6,6 +6,7 @@
 mod alive;
 mod janitor;
 mod monitor;
+mod read;
 mod registry;
 
 use std::collections::{HashMap, HashSet};
@@ -20,8 +21,8 @@ use uuid::Uuid;
 use zookeeper_client::{Client, SessionState, StateWatcher};
 
 pub(crate) use self::alive::WhileAlive;
-pub(crate) use self::monitor::Hex;
 use self::alive::{Alive, connect_alive};
+pub(crate) use self::monitor::Hex;
 use self::registry::Registry;
 use crate::clock::Moment;
 use crate::health::{LossReason, Validity};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use zookeeper_client::{Error, MultiReadResult};
+use zookeeper_client::Error;
 
 use crate::coordinator::Coordinator;
 use crate::engine::acquisition::Spec;
@@ -13,9 +13,6 @@ use crate::node::ContenderName;
 use crate::path::LockPath;
 use crate::session::{Session, Trouble};
 use crate::token::FencingToken;
-
-/// How many nodes one multi-read asks for.
-const READ_AT_ONCE: usize = 500;
 
 /// One contender, as its node says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -88,30 +85,17 @@ pub(crate) async fn read(
 async fn read_queue(session: &Session, path: &LockPath) -> Result<QueueSnapshot, Trouble> {
     let (contenders, ignored) = names(session, path).await?;
     let mut snapshot = QueueSnapshot { contenders: Vec::new(), ignored };
-    for chunk in contenders.chunks(READ_AT_ONCE) {
-        let paths: Vec<_> = chunk.iter().map(|node| path.child(node.as_str())).collect();
-        let results = session.ask(|| {
-            let mut reader = session.client.new_multi_reader();
-            let added = paths.iter().try_for_each(|path| reader.add_get_data(path));
-            let commit = added.map(|()| reader.commit());
-            async { commit?.await }
-        });
-        for (node, result) in chunk.iter().zip(results.await?) {
-            match result {
-                MultiReadResult::Data { data, stat } => snapshot.contenders.push(ContenderInfo {
-                    node: node.clone(),
-                    token: FencingToken::from_czxid(stat.czxid),
-                    session: stat.ephemeral_owner,
-                    queued_at: Duration::from_millis(u64::try_from(stat.ctime).unwrap_or(0)),
-                    data,
-                }),
-                MultiReadResult::Error { err: Error::NoNode } => {}
-                MultiReadResult::Error { err } => return Err(Trouble::Refused(err)),
-                // Nothing else was asked for.
-                _ => {}
-            }
-        }
-    }
+    let read = session.read_all(path, &contenders).await?;
+    snapshot.contenders.extend(contenders.into_iter().zip(read).filter_map(|(node, read)| {
+        let (data, stat) = read?;
+        Some(ContenderInfo {
+            node,
+            token: FencingToken::from_czxid(stat.czxid),
+            session: stat.ephemeral_owner,
+            queued_at: Duration::from_millis(u64::try_from(stat.ctime).unwrap_or(0)),
+            data,
+        })
+    }));
     // Where numbers are used up, only the token orders; elsewhere both orders are the same.
     snapshot.contenders.sort_by_key(|contender| contender.token);
     Ok(snapshot)

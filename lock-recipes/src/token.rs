@@ -72,8 +72,8 @@ impl FromStr for FencingToken {
     type Err = InvalidToken;
 
     fn from_str(text: &str) -> Result<Self, InvalidToken> {
-        let digits = text.len() == 16
-            && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+        let digits =
+            text.len() == 16 && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
         digits
             .then(|| i64::from_str_radix(text, 16).ok().and_then(Self::from_czxid))
             .flatten()
@@ -113,7 +113,14 @@ mod tests {
 
     #[test]
     fn what_is_no_token_is_refused() {
-        for text in ["", "1", "0000000000000000", "ffffffffffffffff", "0x0000000000002a", "000000000000002A"] {
+        for text in [
+            "",
+            "1",
+            "0000000000000000",
+            "ffffffffffffffff",
+            "0x0000000000002a",
+            "000000000000002A",
+        ] {
             assert!(text.parse::<FencingToken>().is_err(), "{text}");
         }
         assert!(FencingToken::try_from(0).is_err());

@@ -41,7 +41,11 @@ pub(crate) enum Status {
     Connecting,
     Enqueueing,
     /// `ahead` is `None` until the first listing was read.
-    Queued { node: ContenderName, token: FencingToken, ahead: Option<Arc<[ContenderName]>> },
+    Queued {
+        node: ContenderName,
+        token: FencingToken,
+        ahead: Option<Arc<[ContenderName]>>,
+    },
     Held(Arc<Hold>),
     Failed(AcquireError),
 }

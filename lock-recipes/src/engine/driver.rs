@@ -140,9 +140,9 @@ impl<'a> Driver<'a> {
         over: impl Future<Output = LossReason>,
         deadline: impl Future<Output = ()>,
     ) -> News {
-        let held = self.hold.clone().filter(|_| self.step.held());
+        let hold = self.hold.clone().filter(|_| self.step.held());
         let validity = async {
-            match &held {
+            match &hold {
                 Some(hold) if hold.state() == HoldState::Held => {
                     // Checked again when it should have passed: it may have been prolonged.
                     tokio::time::sleep(hold.remaining()).await;
@@ -171,7 +171,7 @@ impl<'a> Driver<'a> {
             Some(done) = self.flights.next() => News::Done(done),
             command = self.commands.recv(), if !self.left => News::Command(command),
             Some(resynced) = resynced => News::Resynced(resynced),
-            () = deadline, if !self.left && held.is_none() => News::Deadline,
+            () = deadline, if !self.left && hold.is_none() => News::Deadline,
             () = validity => News::ValidityPassed,
         }
     }
@@ -270,11 +270,8 @@ impl<'a> Driver<'a> {
         } else {
             // The create was not sent, and now it never is.
             self.flights.clear();
-            self.feed(Input::Enqueued(
-                super::step::Created::Refused,
-                super::step::Listed::Unknown,
-            ))
-            .await;
+            self.feed(Input::Enqueued(super::step::Created::Refused, super::step::Listed::Unknown))
+                .await;
         }
     }
 
@@ -423,14 +420,13 @@ impl<'a> Driver<'a> {
 
     /// The step has ended: what is left is the node, the answer to a release, and the verdict.
     async fn finish(mut self) -> End {
-        let released = match self.unwanted.take() {
-            Some(node) => self.delete(&node).await,
-            None => {
-                if let (false, Some(id)) = (self.abandoned, self.id) {
-                    self.session.registry().forget(id);
-                }
-                Err(self.already_lost(self.lost.unwrap_or(LossReason::SessionClosed)))
+        let released = if let Some(node) = self.unwanted.take() {
+            self.delete(&node).await
+        } else {
+            if let (false, Some(id)) = (self.abandoned, self.id) {
+                self.session.registry().forget(id);
             }
+            Err(self.already_lost(self.lost.unwrap_or(LossReason::SessionClosed)))
         };
         if let Some(reply) = self.reply.take() {
             // The caller may have stopped waiting.

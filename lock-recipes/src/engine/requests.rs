@@ -4,9 +4,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::future::join_all;
 use uuid::Uuid;
-use zookeeper_client::{CreateMode, Error, MultiReadResult, WatchedEvent};
+use zookeeper_client::{CreateMode, Error, WatchedEvent};
 
 use super::acquisition::Spec;
 use super::queue::Seat;
@@ -15,7 +14,6 @@ use crate::clock::Moment;
 use crate::error::AcquireError;
 use crate::health::LossReason;
 use crate::node::{self, ContenderName};
-use crate::path::LockPath;
 use crate::session::{Session, Trouble, WhileAlive};
 use crate::settings::ParentMode;
 use crate::token::FencingToken;
@@ -44,9 +42,6 @@ impl From<AcquireError> for Done {
 
 pub(super) type Flight = Pin<Box<dyn Future<Output = Done> + Send>>;
 
-/// How many nodes one multi-read asks for.
-const READ_AT_ONCE: usize = 500;
-
 fn refused(path: &str, operation: &'static str, source: Error) -> AcquireError {
     let path = path.to_owned();
     match source {
@@ -74,8 +69,7 @@ pub(super) fn enqueue(
         // Both are sent here, before either is awaited.
         let create = client.create(&prefix, &spec.data, &options);
         let list = client.list_children(spec.path.as_str());
-        let (created, listed) =
-            futures_util::join!(session.answer(create), session.answer(list));
+        let (created, listed) = futures_util::join!(session.answer(create), session.answer(list));
         let mut failure = None;
         let created = match created {
             Ok((stat, _)) if stat.ephemeral_owner != session.id && !stat.is_invalid() => {
@@ -143,11 +137,7 @@ fn recognise(children: &[String]) -> impl Iterator<Item = Seat<ContenderName>> {
 }
 
 /// Reads the `czxid`s by which a queue is ordered whose numbers are used up.
-pub(super) fn order(
-    session: &Arc<Session>,
-    spec: &Arc<Spec>,
-    nodes: Vec<ContenderName>,
-) -> Flight {
+pub(super) fn order(session: &Arc<Session>, spec: &Arc<Spec>, nodes: Vec<ContenderName>) -> Flight {
     let (session, spec) = (Arc::clone(session), Arc::clone(spec));
     Box::pin(async move {
         tracing::warn!(
@@ -155,55 +145,17 @@ pub(super) fn order(
             "the sequence numbers below the lock's path are used up, ordering by czxid: let the \
              path become empty and be deleted",
         );
-        let mut ordered = Vec::with_capacity(nodes.len());
-        for chunk in nodes.chunks(READ_AT_ONCE) {
-            match read_czxids(&session, &spec.path, chunk).await {
-                Ok(czxids) => ordered.extend(chunk.iter().cloned().zip(czxids)),
-                Err(Trouble::Refused(error)) => {
-                    return refused(spec.path.as_str(), "read the contenders", error).into();
-                }
-                Err(Trouble::Unknown(_)) => return Input::Ordered(None).into(),
+        match session.read_all(&spec.path, &nodes).await {
+            Ok(read) => {
+                let czxids = read.into_iter().map(|node| node.map(|(_, stat)| stat.czxid));
+                Input::Ordered(Some(nodes.into_iter().zip(czxids).collect())).into()
             }
+            Err(Trouble::Refused(error)) => {
+                refused(spec.path.as_str(), "read the contenders", error).into()
+            }
+            Err(Trouble::Unknown(_)) => Input::Ordered(None).into(),
         }
-        Input::Ordered(Some(ordered)).into()
     })
-}
-
-async fn read_czxids(
-    session: &Session,
-    path: &LockPath,
-    nodes: &[ContenderName],
-) -> Result<Vec<Option<i64>>, Trouble> {
-    let paths: Vec<_> = nodes.iter().map(|node| path.child(node.as_str())).collect();
-    let together = session.ask(|| {
-        let mut reader = session.client.new_multi_reader();
-        let added = paths.iter().try_for_each(|path| reader.add_get_data(path));
-        let commit = added.map(|()| reader.commit());
-        async { commit?.await }
-    });
-    match together.await {
-        Ok(results) => results
-            .into_iter()
-            .map(|result| match result {
-                MultiReadResult::Data { stat, .. } => Ok(Some(stat.czxid)),
-                MultiReadResult::Error { err: Error::NoNode } => Ok(None),
-                MultiReadResult::Error { err } => Err(Trouble::Refused(err)),
-                _ => Ok(None),
-            })
-            .collect(),
-        // Servers before 3.6 read one by one.
-        Err(Trouble::Refused(Error::Unimplemented)) => {
-            let read = async |path: &String| {
-                match session.ask(|| session.client.get_data(path)).await {
-                    Ok((_, stat)) => Ok(Some(stat.czxid)),
-                    Err(Trouble::Refused(Error::NoNode)) => Ok(None),
-                    Err(trouble) => Err(trouble),
-                }
-            };
-            join_all(paths.iter().map(read)).await.into_iter().collect()
-        }
-        Err(trouble) => Err(trouble),
-    }
 }
 
 /// Reads a contender and leaves a watch. Never `exists`: on a node that has gone it would leave a

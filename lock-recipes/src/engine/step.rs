@@ -332,7 +332,8 @@ impl<N: Clone + Eq + Hash> Step<N> {
                 out.push(Action::Delete(node));
                 self.end(out);
             }
-            (Phase::Leaving, Created::NoParent) | (Phase::Enqueueing | Phase::Leaving, Created::Refused) => {
+            (Phase::Leaving, Created::NoParent)
+            | (Phase::Enqueueing | Phase::Leaving, Created::Refused) => {
                 self.end(out);
             }
             (Phase::Leaving, Created::Unknown) => {

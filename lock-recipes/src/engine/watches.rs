@@ -7,14 +7,14 @@ use std::task::{Context, Poll};
 /// Watches by node. The own node's comes first wherever there is a choice.
 pub(crate) struct Watches<N, F: Future> {
     own: Option<N>,
-    watches: Vec<(N, F)>,
+    armed: Vec<(N, F)>,
     /// Events of the own node's watch that were seen while evidence was gathered.
     seen: Option<(N, F::Output)>,
 }
 
 impl<N: Clone + Eq, F: Future + Unpin> Watches<N, F> {
     pub(crate) fn new() -> Self {
-        Self { own: None, watches: Vec::new(), seen: None }
+        Self { own: None, armed: Vec::new(), seen: None }
     }
 
     pub(crate) fn set_own(&mut self, own: N) {
@@ -22,11 +22,11 @@ impl<N: Clone + Eq, F: Future + Unpin> Watches<N, F> {
     }
 
     pub(crate) fn arm(&mut self, node: N, watch: F) {
-        self.watches.push((node, watch));
+        self.armed.push((node, watch));
     }
 
     pub(crate) fn disarm(&mut self, node: &N) {
-        self.watches.retain(|(watched, _)| watched != node);
+        self.armed.retain(|(watched, _)| watched != node);
     }
 
     /// The next event, of the own node first.
@@ -39,10 +39,10 @@ impl<N: Clone + Eq, F: Future + Unpin> Watches<N, F> {
         if let Some(seen) = self.seen.take() {
             return Poll::Ready(seen);
         }
-        for at in 0..self.watches.len() {
-            let Some((_, watch)) = self.watches.get_mut(at) else { continue };
+        for at in 0..self.armed.len() {
+            let Some((_, watch)) = self.armed.get_mut(at) else { continue };
             if let Poll::Ready(event) = Pin::new(watch).poll(cx) {
-                let (node, _) = self.watches.swap_remove(at);
+                let (node, _) = self.armed.swap_remove(at);
                 return Poll::Ready((node, event));
             }
         }
@@ -61,10 +61,10 @@ impl<N: Clone + Eq, F: Future + Unpin> Watches<N, F> {
 
     fn poll_own(&mut self, cx: &mut Context<'_>) {
         let Some(own) = &self.own else { return };
-        let Some(at) = self.watches.iter().position(|(node, _)| node == own) else { return };
-        let Some((_, watch)) = self.watches.get_mut(at) else { return };
+        let Some(at) = self.armed.iter().position(|(node, _)| node == own) else { return };
+        let Some((_, watch)) = self.armed.get_mut(at) else { return };
         if let Poll::Ready(event) = Pin::new(watch).poll(cx) {
-            let (node, _) = self.watches.swap_remove(at);
+            let (node, _) = self.armed.swap_remove(at);
             self.seen = Some((node, event));
         }
     }

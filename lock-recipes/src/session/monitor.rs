@@ -152,7 +152,7 @@ async fn look(session: &Session) -> Result<(Moment, Resynced), Looked> {
         async { sync.await.and(list.await) }
     });
     let found = match owned.await {
-        Ok(nodes) => nodes.into_iter().filter_map(own).collect(),
+        Ok(nodes) => nodes.iter().filter_map(|node| own(node)).collect(),
         Err(Trouble::Refused(Error::Unimplemented)) => find_by_parent(session).await?,
         Err(trouble) => return Err(trouble.into()),
     };
@@ -174,16 +174,14 @@ async fn look(session: &Session) -> Result<(Moment, Resynced), Looked> {
     Ok((sent, Resynced { number, nodes: Arc::new(found) }))
 }
 
-fn own(node: String) -> Option<(Uuid, (LockPath, String))> {
+fn own(node: &str) -> Option<(Uuid, (LockPath, String))> {
     let (parent, name) = node.rsplit_once('/')?;
     let id = ContenderName::parse(name)?.own_id()?;
     Some((id, (LockPath::new(parent).ok()?, name.to_owned())))
 }
 
 /// The same on servers before 3.6: list where nodes of ours may be, and read who owns them.
-async fn find_by_parent(
-    session: &Session,
-) -> Result<HashMap<Uuid, (LockPath, String)>, Looked> {
+async fn find_by_parent(session: &Session) -> Result<HashMap<Uuid, (LockPath, String)>, Looked> {
     let mut found = HashMap::new();
     let parents = session.registry().parents();
     for parent in parents {
@@ -192,7 +190,7 @@ async fn find_by_parent(
             Err(Trouble::Refused(Error::NoNode)) => continue,
             Err(trouble) => return Err(trouble.into()),
         };
-        let ours = children.into_iter().filter_map(|name| own(parent.child(&name)));
+        let ours = children.into_iter().filter_map(|name| own(&parent.child(&name)));
         let read = |(id, (parent, name)): (Uuid, (LockPath, String))| async move {
             let path = parent.child(&name);
             match session.ask(|| session.client.get_data(&path)).await {
