@@ -120,6 +120,10 @@ impl Builder {
     ///
     /// [`ConnectError`].
     ///
+    /// # Panics
+    ///
+    /// On a tokio runtime that was built without time, as tokio's timers do.
+    ///
     /// # Cancel safety
     ///
     /// Dropping the future gives the connection up.

@@ -29,6 +29,9 @@ use crate::health::{LossReason, Validity};
 use crate::path::LockPath;
 use crate::settings::Settings;
 
+/// After a request that brought no answer although its deadline has not passed.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// What a session-wide look found: the nodes it owns, by the uuid in their names.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resynced {
@@ -68,7 +71,6 @@ impl From<zookeeper_client::Error> for Trouble {
             | E::NotReadOnly
             | E::NoWatcher
             | E::QuotaExceeded
-            | E::Throttled
             | E::MarshallingError
             | E::Unimplemented
             | E::UnexpectedErrorCode(_) => Self::Refused(error),
@@ -182,16 +184,23 @@ impl Session {
     }
 
     /// Sends a request once the session is connected, and waits for its answer, both within the
-    /// request deadline.
+    /// request deadline. What fails otherwise than by the clock pauses for a moment, so that a server
+    /// that answers nonsense is not asked in a hot loop.
     pub(crate) async fn ask<T, F>(&self, request: impl FnOnce() -> F) -> Result<T, Trouble>
     where
         F: Future<Output = Result<T, zookeeper_client::Error>>,
     {
-        self.answer(async {
+        let answer = self.answer(async {
             self.connected().await;
             request().await
-        })
-        .await
+        });
+        let answer = answer.await;
+        if let Err(Trouble::Unknown(error)) = &answer
+            && !matches!(error, zookeeper_client::Error::Timeout)
+        {
+            tokio::time::sleep(PAUSE).await;
+        }
+        answer
     }
 
     /// Waits for the answer to a request that was sent, within the request deadline.

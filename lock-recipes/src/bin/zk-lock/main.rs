@@ -134,7 +134,7 @@ async fn under_lock(
         Ended::Lost(reason) => {
             running.signal_all_to_end();
             say(&format!("the lock {} is lost: {reason}; stopping the command", args.path));
-            running.stop(args.kill_after).await;
+            running.stop(signals, args.kill_after).await;
             Ok(code::LOST)
         }
     }

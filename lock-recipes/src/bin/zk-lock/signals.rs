@@ -18,6 +18,12 @@ pub(crate) struct Signals {
     children: unix::Signal,
 }
 
+pub(crate) enum News {
+    /// A child has ended, or a process that was left to us. Several may be told as one.
+    Child,
+    Signal(Signal),
+}
+
 impl Signals {
     pub(crate) fn install() -> Result<Self, Failure> {
         let catch = |kind| {
@@ -37,50 +43,51 @@ impl Signals {
         Ok(Self { caught, children: catch(SignalKind::child())? })
     }
 
-    /// The next signal that came.
-    pub(crate) async fn next(&mut self) -> Signal {
-        let caught = &mut self.caught;
+    pub(crate) async fn news(&mut self) -> News {
+        let Self { caught, children } = self;
         poll_fn(|cx| {
-            for (signal, stream) in caught.iter_mut() {
-                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
-                    return Poll::Ready(*signal);
-                }
+            if children.poll_recv(cx).is_ready() {
+                return Poll::Ready(News::Child);
             }
-            Poll::Pending
+            let mut caught = caught.iter_mut();
+            match caught.find_map(|(signal, stream)| stream.poll_recv(cx).is_ready().then_some(*signal)) {
+                Some(signal) => Poll::Ready(News::Signal(signal)),
+                None => Poll::Pending,
+            }
         })
         .await
     }
 
-    /// The next signal that ends the wait for a lock. USR1 and USR2 mean something to the command
-    /// only, which does not run yet.
+    /// The signal that ends the wait for a lock. USR1 and USR2 mean something to the command only,
+    /// which does not run yet.
     pub(crate) async fn stop(&mut self) -> Signal {
         loop {
-            match self.next().await {
-                Signal::USR1 | Signal::USR2 => {}
-                signal => return signal,
+            match self.news().await {
+                News::Child | News::Signal(Signal::USR1 | Signal::USR2) => {}
+                News::Signal(signal) => return signal,
             }
         }
     }
+}
 
-    /// The next change of a child, or of one that was left to us; several may be told as one.
-    pub(crate) async fn child(&mut self) {
-        self.children.recv().await;
-    }
+/// The signals that this process was started with as ignored: bit n-1 is signal n.
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
 
-    /// Whichever comes first: a change of a child (`None`) or a signal.
-    pub(crate) async fn any(&mut self) -> Option<Signal> {
-        let Self { caught, children } = self;
-        poll_fn(|cx| {
-            if let Poll::Ready(Some(())) = children.poll_recv(cx) {
-                return Poll::Ready(None);
-            }
-            for (signal, stream) in caught.iter_mut() {
-                if let Poll::Ready(Some(())) = stream.poll_recv(cx) {
-                    return Poll::Ready(Some(*signal));
-                }
-            }
-            Poll::Pending
-        })
-        .await
+/// As shells put it: 128+n.
+pub(crate) fn exit_code(signal: i32) -> u8 {
+    u8::try_from(128 + signal).unwrap_or(u8::MAX)
+}
+
+pub(crate) fn name(signal: Signal) -> String {
+    match signal {
+        Signal::TERM => "SIGTERM".to_owned(),
+        Signal::INT => "SIGINT".to_owned(),
+        Signal::HUP => "SIGHUP".to_owned(),
+        Signal::QUIT => "SIGQUIT".to_owned(),
+        other => format!("signal {}", other.as_raw()),
     }
 }
