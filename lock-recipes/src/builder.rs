@@ -94,7 +94,8 @@ impl Builder {
     }
 
     /// Makes the client's connector, for every session anew: this is where TLS, SASL and
-    /// credentials are set. The session timeout is set on top of it.
+    /// credentials are set. The session timeout is set on top of it. Hosts that speak TLS are headed
+    /// with `tcp+tls://` in the connect string.
     ///
     /// # Examples
     ///

@@ -120,5 +120,5 @@ pub use token::{FencingToken, InvalidToken};
 pub use zookeeper_client;
 
 #[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
+#[doc = include_str!("../README.md")]
 struct Readme;

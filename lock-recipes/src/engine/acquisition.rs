@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use super::driver::{Driver, End};
 use crate::coordinator::Core;
@@ -70,7 +71,14 @@ impl Acquisition {
         let path = spec.path.clone();
         let (sender, status) = watch::channel(Status::Connecting);
         let (commands, inbox) = mpsc::unbounded_channel();
-        core.runtime.spawn(contend(Arc::clone(core), spec, sender, inbox));
+        let span = tracing::debug_span!(
+            "contender",
+            %path,
+            node = tracing::field::Empty,
+            session = tracing::field::Empty,
+            token = tracing::field::Empty,
+        );
+        core.runtime.spawn(contend(Arc::clone(core), spec, sender, inbox).instrument(span));
         Self { path, status, commands }
     }
 

@@ -23,7 +23,7 @@ use crate::error::{AcquireError, Phase, ReleaseError};
 use crate::health::{HoldState, LossPolicy, LossReason};
 use crate::hold::Hold;
 use crate::node::{ContenderName, fresh_id};
-use crate::session::{GivenUp, Interest, Resynced, Session, Trouble, WhileAlive};
+use crate::session::{GivenUp, Hex, Interest, Resynced, Session, Trouble, WhileAlive};
 use crate::token::FencingToken;
 
 /// How often the lock's path is made anew when it vanishes before the contender is created.
@@ -379,8 +379,12 @@ impl<'a> Driver<'a> {
     fn queued(&mut self, node: ContenderName, token: FencingToken) {
         tracing::debug!(
             path = %self.spec.path, %node, %token,
-            session = %crate::session::Hex(self.session.id), "enqueued",
+            session = %Hex(self.session.id), "enqueued",
         );
+        tracing::Span::current()
+            .record("node", tracing::field::display(&node))
+            .record("token", tracing::field::display(token))
+            .record("session", tracing::field::display(Hex(self.session.id)));
         if let Some(id) = self.id {
             self.session.registry().confirm(id, self.spec.path.child(node.as_str()));
         }
@@ -393,7 +397,7 @@ impl<'a> Driver<'a> {
         let Some((node, token)) = self.node.clone() else { return };
         tracing::debug!(
             path = %self.spec.path, %node, %token, ?how,
-            session = %crate::session::Hex(self.session.id), "granted",
+            session = %Hex(self.session.id), "granted",
         );
         let hold = Arc::new(Hold::new(
             &self.session,
@@ -412,7 +416,7 @@ impl<'a> Driver<'a> {
         if hold.state().loss() != Some(LossReason::Released) {
             tracing::warn!(
                 path = %self.spec.path, node = %hold.node, token = %hold.token,
-                session = %crate::session::Hex(self.session.id), %reason, "lost a lock",
+                session = %Hex(self.session.id), %reason, "lost a lock",
             );
         }
         hold.learn(HoldState::Lost(reason));
