@@ -1,6 +1,6 @@
 # Every command that people and CI run. `make` alone lists them.
 
-.PHONY: help demo test check fmt clippy docs doctests external-types model test-39 \
+.PHONY: help demo test check fmt clippy docs doctests external-types model campaigns bench test-39 \
 	zookeeper-up zookeeper-down clean
 # One cargo at a time: two would only wait for each other's lock.
 .NOTPARALLEL:
@@ -20,6 +20,14 @@ test-39: ## The same on ZooKeeper 3.9 (downloads 430 MB the first time)
 
 model: ## Explore the models exhaustively; print states, time and properties
 	cargo test -p lock-recipes --profile model --locked -- --ignored --nocapture --test-threads=1 model_
+
+campaigns: ## The long forms of the tests
+	@scripts/install-deps server
+	cargo test -p integration --release --locked --no-fail-fast -- --ignored --nocapture --test-threads=1 --skip against
+
+bench: ## Compare with raw requests and with zookeeper-client's lock; prints ratios
+	@scripts/install-deps server
+	cargo test -p integration --release --locked --test speed -- --ignored --nocapture --test-threads=1
 
 check: fmt clippy docs doctests external-types ## Format, lints, documentation, public API
 
