@@ -24,12 +24,18 @@ pub(crate) struct Spec {
     pub(crate) data: Vec<u8>,
     pub(crate) dialect: Dialect,
     pub(crate) policy: LossPolicy,
+    /// When the caller asked: the timeout counts from here.
+    pub(crate) asked: Instant,
     pub(crate) timeout: Option<Duration>,
     /// Whether a place that is lost is followed by another at the back of the queue.
     pub(crate) requeue: bool,
 }
 
 impl Spec {
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.timeout.and_then(|timeout| self.asked.checked_add(timeout))
+    }
+
     pub(crate) fn timed_out(&self, phase: Phase, behind: Option<ContenderName>) -> AcquireError {
         let waited = self.timeout.unwrap_or_default();
         AcquireError::TimedOut { path: self.path.to_string(), waited, phase, behind }
@@ -117,7 +123,7 @@ async fn contend(
     status: watch::Sender<Status>,
     mut commands: mpsc::UnboundedReceiver<Command>,
 ) {
-    let deadline = spec.timeout.and_then(|timeout| Instant::now().checked_add(timeout));
+    let deadline = spec.deadline();
     let spec = Arc::new(spec);
     let fail = |error| {
         status.send_replace(Status::Failed(error));
@@ -146,7 +152,7 @@ async fn contend(
 }
 
 /// Resolves at the deadline, if there is one.
-pub(super) async fn until(deadline: Option<Instant>) {
+pub(crate) async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => tokio::time::sleep_until(deadline).await,
         None => std::future::pending().await,

@@ -51,8 +51,9 @@ pub(super) struct Driver<'a> {
     /// A change of the connection that was seen while evidence was gathered.
     link_news: Option<SessionState>,
     watches: Watches<ContenderName, WhileAlive<WatchedEvent>>,
-    /// The nodes whose watches are wanted.
-    watching: Vec<ContenderName>,
+    /// The nodes whose watches are wanted, each with the number of the read that leaves its watch.
+    watching: Vec<(ContenderName, u64)>,
+    reads: u64,
     flights: FuturesUnordered<Flight>,
     resyncs: watch::Receiver<Resynced>,
     /// The first resync that answers the question of the step.
@@ -106,6 +107,7 @@ impl<'a> Driver<'a> {
             link_news: None,
             watches: Watches::new(),
             watching: Vec::new(),
+            reads: 0,
             flights: FuturesUnordered::new(),
             ticket: None,
             parent_tries: 0,
@@ -189,7 +191,7 @@ impl<'a> Driver<'a> {
             }
             News::Over(reason) => self.feed(Input::Lose(reason)).await,
             News::Watch(node, event) => {
-                self.watching.retain(|watched| *watched != node);
+                self.watching.retain(|(watched, _)| *watched != node);
                 match event.map(|event| event.event_type) {
                     Some(EventType::NodeDeleted) => {
                         self.feed(Input::Fired(node, Event::Deleted)).await;
@@ -235,10 +237,15 @@ impl<'a> Driver<'a> {
         if matches!(done.input, Some(Input::Enqueued(..))) {
             self.given_up = None;
         }
-        if let Some((node, watch)) = done.watch
-            && self.watching.contains(&node)
-        {
-            self.watches.arm(node, watch);
+        if let Some(Input::Watched(node, _)) = &done.input {
+            let current = |(watched, read): &(_, _)| watched == node && Some(*read) == done.read;
+            if !self.watching.iter().any(current) {
+                // Forgotten, or asked for anew, while it was on its way.
+                return;
+            }
+            if let Some(watch) = done.watch {
+                self.watches.arm(node.clone(), watch);
+            }
         }
         if let Some(input) = done.input {
             self.feed(input).await;
@@ -315,16 +322,16 @@ impl<'a> Driver<'a> {
                 self.flights.push(requests::order(&self.session, &self.spec, nodes));
             }
             Action::Watch(node) => {
-                if !self.watching.contains(&node) {
-                    self.watching.push(node.clone());
-                }
+                self.reads += 1;
+                self.watching.retain(|(watched, _)| *watched != node);
+                self.watching.push((node.clone(), self.reads));
                 // A hold does not end because its node may not be read.
                 let essential = self.hold.is_none();
-                let watch = requests::watch(&self.session, &self.spec, node, essential);
+                let watch = requests::watch(&self.session, &self.spec, node, self.reads, essential);
                 self.flights.push(watch);
             }
             Action::Unwatch(node) => {
-                self.watching.retain(|watched| *watched != node);
+                self.watching.retain(|(watched, _)| *watched != node);
                 self.watches.disarm(&node);
             }
             Action::Resync => self.ticket = Some(self.session.resync()),
@@ -473,6 +480,8 @@ impl<'a> Driver<'a> {
                 Err(self.already_lost(LossReason::NodeDeleted))
             }
             Err(Trouble::Refused(Error::NoAuth)) => {
+                // Before the caller knows: its next acquisition must not queue behind this node.
+                session.mark_undeletable(&self.spec.path, &path);
                 session.delete(id, &self.spec.path, node.as_str());
                 Err(ReleaseError::NotAuthorized { node: path })
             }

@@ -22,8 +22,9 @@ use crate::token::FencingToken;
 #[derive(Default)]
 pub(super) struct Done {
     pub(super) input: Option<Input<ContenderName>>,
-    /// The watch that a read left.
-    pub(super) watch: Option<(ContenderName, WhileAlive<WatchedEvent>)>,
+    /// The read that was asked for, and the watch that it left.
+    pub(super) read: Option<u64>,
+    pub(super) watch: Option<WhileAlive<WatchedEvent>>,
     /// A refusal that ends the acquisition.
     pub(super) failure: Option<AcquireError>,
 }
@@ -94,7 +95,7 @@ pub(super) fn enqueue(
         };
         let (listed, list_failure) = seats(listed, &spec);
         let failure = failure.or(list_failure);
-        Done { input: Some(Input::Enqueued(created, listed)), failure, watch: None }
+        Done { input: Some(Input::Enqueued(created, listed)), failure, ..Done::default() }
     })
 }
 
@@ -104,7 +105,7 @@ pub(super) fn list(session: &Arc<Session>, spec: &Arc<Spec>) -> Flight {
     Box::pin(async move {
         let children = session.ask(|| session.client.list_children(spec.path.as_str())).await;
         let (listed, failure) = seats(children, &spec);
-        Done { input: Some(Input::Listed(listed)), failure, watch: None }
+        Done { input: Some(Input::Listed(listed)), failure, ..Done::default() }
     })
 }
 
@@ -158,12 +159,13 @@ pub(super) fn order(session: &Arc<Session>, spec: &Arc<Spec>, nodes: Vec<Contend
     })
 }
 
-/// Reads a contender and leaves a watch. Never `exists`: on a node that has gone it would leave a
+/// Reads a contender and leaves a watch; `number` tells the read from others of the same node. Never `exists`: on a node that has gone it would leave a
 /// watch for ever.
 pub(super) fn watch(
     session: &Arc<Session>,
     spec: &Arc<Spec>,
     node: ContenderName,
+    number: u64,
     essential: bool,
 ) -> Flight {
     let (session, spec) = (Arc::clone(session), Arc::clone(spec));
@@ -175,7 +177,7 @@ pub(super) fn watch(
                 let watch = session.while_alive(async move { watcher.changed().await });
                 let owned = stat.ephemeral_owner == session.id;
                 match FencingToken::from_czxid(stat.czxid) {
-                    Some(token) => (Watched::Armed { token, owned }, Some((node.clone(), watch))),
+                    Some(token) => (Watched::Armed { token, owned }, Some(watch)),
                     None => (Watched::Gone, None),
                 }
             }
@@ -189,7 +191,12 @@ pub(super) fn watch(
             }
             Err(Trouble::Unknown(_)) => (Watched::Unknown, None),
         };
-        Done { input: Some(Input::Watched(node, watched)), watch, failure: None }
+        Done {
+            input: Some(Input::Watched(node, watched)),
+            read: Some(number),
+            watch,
+            failure: None,
+        }
     })
 }
 

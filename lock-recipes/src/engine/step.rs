@@ -32,7 +32,7 @@ pub(crate) enum Input<N> {
     /// The connection is back, perhaps to another server.
     LinkUp,
     /// The answer to [`Action::Resync`], sent after [`Input::LinkUp`]: the node of the latest
-    /// create, if this session owns it.
+    /// create, if it exists and is not known to belong to another session.
     Resynced(Option<N>),
     /// The session is over, its presumed validity has passed, or a check found another owner.
     Lose(LossReason),
@@ -196,6 +196,16 @@ enum Watch {
     Armed,
 }
 
+/// The connection changed, or the validity ran out: the session looks again at what it owns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Look {
+    Done,
+    /// [`Input::Resynced`] is to come.
+    Asked,
+    /// The own node was found by its name, and is read again: by which session is it owned?
+    Reading,
+}
+
 /// The state of one contender.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Step<N> {
@@ -209,9 +219,8 @@ pub(crate) struct Step<N> {
     far: Option<(N, Watch)>,
     /// The latest list, on this connection, held only us and the predecessor, both plain.
     sole: bool,
-    /// The connection changed, or the validity ran out: nothing is decided before the session has
-    /// looked again at what it owns.
-    resyncing: bool,
+    /// Nothing is decided before it is done.
+    look: Look,
     flaw: Option<Flaw>,
 }
 
@@ -226,7 +235,7 @@ impl<N: Clone + Eq + Hash> Step<N> {
             near: None,
             far: None,
             sole: false,
-            resyncing: false,
+            look: Look::Done,
             flaw: None,
         }
     }
@@ -249,6 +258,7 @@ impl<N: Clone + Eq + Hash> Step<N> {
     }
 
     /// The own node, once it is known.
+    #[cfg(test)]
     pub(crate) fn own(&self) -> Option<&N> {
         self.own.as_ref()
     }
@@ -406,13 +416,14 @@ impl<N: Clone + Eq + Hash> Step<N> {
 
     /// A list shows the own node, and these ahead of it.
     fn decide(&mut self, ahead: Vec<N>, sole: bool, evidence: Evidence, out: &mut Vec<Action<N>>) {
-        if self.resyncing || !self.linked(evidence) {
+        if self.look != Look::Done || !self.linked(evidence) {
             // The list may be of another connection: the resync that follows asks again.
             return;
         }
         if ahead.is_empty() {
             if !self.own_there(evidence) {
-                // Its event is the next input.
+                // Its event is the next input. Where the node only changed, this list decides.
+                self.list(out);
             } else if evidence.valid {
                 self.grant(Granted::ByList, out);
             } else {
@@ -488,15 +499,27 @@ impl<N: Clone + Eq + Hash> Step<N> {
     }
 
     fn own_watched(&mut self, watched: Watched, out: &mut Vec<Action<N>>) {
-        let adopting = self.phase == Phase::Adopting;
         match watched {
             Watched::Armed { token, owned } => {
                 self.own_watch = Watch::Armed;
                 if !owned && !self.has(Flaw::AdoptionWithoutOwnerCheck) {
                     self.lose(LossReason::NodeReplaced, out);
-                } else if adopting && let Some(own) = self.own.clone() {
-                    self.queue(own, token, out);
-                    self.list(out);
+                    return;
+                }
+                let looked = self.look == Look::Reading;
+                if looked {
+                    self.look = Look::Done;
+                }
+                match self.phase {
+                    Phase::Adopting => {
+                        if let Some(own) = self.own.clone() {
+                            self.queue(own, token, out);
+                        }
+                        self.list(out);
+                    }
+                    Phase::Queued if looked => self.list(out),
+                    Phase::Held if looked => out.push(Action::Verified),
+                    _ => {}
                 }
             }
             Watched::Gone => {
@@ -571,7 +594,7 @@ impl<N: Clone + Eq + Hash> Step<N> {
             return;
         }
         self.sole = false;
-        if self.resyncing || !self.link {
+        if self.look != Look::Done || !self.link {
             // Asked again when the session has been looked at.
         } else if self.listing == Listing::Idle {
             self.listing = Listing::Flying;
@@ -591,7 +614,7 @@ impl<N: Clone + Eq + Hash> Step<N> {
     /// down, [`Input::LinkUp`] asks for it.
     fn resync(&mut self, out: &mut Vec<Action<N>>) {
         if matches!(self.phase, Phase::Recovering | Phase::Adopting | Phase::Queued | Phase::Held) {
-            self.resyncing = true;
+            self.look = Look::Asked;
             if self.link {
                 out.push(Action::Resync);
             }
@@ -599,7 +622,7 @@ impl<N: Clone + Eq + Hash> Step<N> {
     }
 
     fn resynced(&mut self, found: Option<N>, out: &mut Vec<Action<N>>) {
-        self.resyncing = false;
+        self.look = Look::Done;
         match (self.phase, found) {
             (Phase::Recovering, Some(node)) => {
                 self.phase = Phase::Adopting;
@@ -608,14 +631,13 @@ impl<N: Clone + Eq + Hash> Step<N> {
                 self.watch_own(out);
             }
             (Phase::Recovering, None) => self.enqueue(out),
-            (Phase::Adopting, Some(_)) => self.watch_own(out),
-            (Phase::Queued, Some(_)) => {
+            (Phase::Adopting | Phase::Queued | Phase::Held, Some(_)) => {
+                self.look = Look::Reading;
+                if let (Watch::Arming | Watch::Armed, Some(own)) = (self.own_watch, &self.own) {
+                    out.push(Action::Unwatch(own.clone()));
+                }
+                self.own_watch = Watch::Off;
                 self.watch_own(out);
-                self.list(out);
-            }
-            (Phase::Held, Some(_)) => {
-                self.watch_own(out);
-                out.push(Action::Verified);
             }
             (Phase::Adopting | Phase::Queued | Phase::Held, None) => {
                 self.lose(LossReason::NodeDeleted, out);
