@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use zookeeper_client::{CreateMode, Error};
+use zookeeper_client::{CreateMode, Error, StateWatcher};
 
 use crate::builder::Builder;
 use crate::error::{CloseError, ConnectError};
@@ -99,7 +99,21 @@ impl Drop for Open {
 enum Current {
     Connecting,
     Session(Arc<Session>),
-    Closed,
+    Closed(Option<Ending>),
+}
+
+/// A session that is being closed: what every close waits for. It keeps nothing of it alive.
+#[derive(Clone, Debug)]
+struct Ending {
+    link: StateWatcher,
+    timeout: Duration,
+    left: Vec<String>,
+}
+
+impl Ending {
+    fn of(session: &Session) -> Self {
+        Self { link: session.link(), timeout: session.timeout, left: session.registry().left() }
+    }
 }
 
 impl Coordinator {
@@ -129,10 +143,9 @@ impl Coordinator {
         let runtime = Handle::try_current().map_err(|_| ConnectError::NoRuntime)?;
         let settings = Arc::new(settings);
         let opened = connect_within(&settings).await?;
-        if let Err(error) = settle_chroot(&settings, &opened.session).await {
-            opened.session.end(LossReason::SessionClosed);
-            return Err(error);
-        }
+        let mut unowned = Unowned(Some(Arc::clone(&opened.session)));
+        settle_chroot(&settings, &opened.session).await?;
+        unowned.0 = None;
         let (current_sender, current) =
             watch::channel(Current::Session(Arc::clone(&opened.session)));
         let (closing, close) = watch::channel(false);
@@ -156,7 +169,10 @@ impl Coordinator {
     /// Follows the state.
     #[must_use]
     pub fn watch_state(&self) -> StateWatch {
-        StateWatch(self.core.current.clone())
+        let mut current = self.core.current.clone();
+        // What changed before is no news.
+        current.mark_unchanged();
+        StateWatch(current)
     }
 
     /// Ends the session and with it every hold and every acquisition under way, and waits until
@@ -183,21 +199,20 @@ impl Coordinator {
     ///
     /// Closing goes on in the background.
     pub async fn close_timeout(&self, timeout: Duration) -> Result<(), CloseError> {
-        let session = match &*self.core.current.borrow() {
-            Current::Session(session) => Some(Arc::clone(session)),
-            Current::Connecting | Current::Closed => None,
-        };
         self.core.closing.send_replace(true);
-        let Some(session) = session else { return Ok(()) };
-        session.end(LossReason::SessionClosed);
-        let mut link = session.link();
-        let unconfirmed = CloseError {
-            waited: timeout,
-            session_timeout: session.timeout,
-            left: session.registry().left(),
+        let ending = match &*self.core.current.borrow() {
+            Current::Session(session) => {
+                session.end(LossReason::SessionClosed);
+                Some(Ending::of(session))
+            }
+            Current::Connecting => None,
+            Current::Closed(ending) => ending.clone(),
         };
+        let Some(Ending { mut link, timeout: session_timeout, left }) = ending else {
+            return Ok(());
+        };
+        let unconfirmed = CloseError { waited: timeout, session_timeout, left };
         // The client ends the session on the server when the last use of it has gone.
-        drop(session);
         let closed = async move {
             tokio::time::timeout(timeout, async {
                 while !link.state().is_terminated() {
@@ -223,7 +238,7 @@ impl Core {
                     return Some(Arc::clone(session));
                 }
                 Current::Session(_) | Current::Connecting => {}
-                Current::Closed => return None,
+                Current::Closed(_) => return None,
             }
             current.changed().await.ok()?;
         }
@@ -261,8 +276,34 @@ impl From<&Current> for CoordinatorState {
                 Self::Connected { session: session.id, timeout: session.timeout }
             }
             Current::Session(_) | Current::Connecting => Self::Connecting,
-            Current::Closed => Self::Closed,
+            Current::Closed(_) => Self::Closed,
         }
+    }
+}
+
+/// A session that no coordinator owns yet: its own tasks would keep it for ever.
+struct Unowned(Option<Arc<Session>>);
+
+impl Drop for Unowned {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            session.end(LossReason::SessionClosed);
+        }
+    }
+}
+
+/// Says that the coordinator is closed, however its task ends: its runtime may have.
+struct End(watch::Sender<Current>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.send_if_modified(|current| {
+            let open = !matches!(current, Current::Closed(_));
+            if open {
+                *current = Current::Closed(None);
+            }
+            open
+        });
     }
 }
 
@@ -273,6 +314,7 @@ async fn supervise(
     current: watch::Sender<Current>,
     mut close: watch::Receiver<bool>,
 ) {
+    let _end = End(current.clone());
     let mut opened = first;
     loop {
         let Opened { session, gone } = opened;
@@ -284,7 +326,11 @@ async fn supervise(
             }
         };
         let closing = *close.borrow();
-        current.send_replace(if closing { Current::Closed } else { Current::Connecting });
+        current.send_replace(if closing {
+            Current::Closed(Some(Ending::of(&session)))
+        } else {
+            Current::Connecting
+        });
         let id = session.id;
         drop(session);
         if closing {
@@ -296,7 +342,7 @@ async fn supervise(
         opened = tokio::select! {
             opened = reconnect(&settings) => opened,
             _ = close.wait_for(|close| *close) => {
-                current.send_replace(Current::Closed);
+                current.send_replace(Current::Closed(None));
                 return;
             }
         };

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::contender::Contender;
 use crate::coordinator::Coordinator;
+use crate::engine::acquisition::Spec;
 use crate::error::{AcquireError, ReadError};
 use crate::guard::LockGuard;
 use crate::node::ContenderName;
@@ -187,13 +188,22 @@ impl Lock {
         options: AcquireOptions,
         limit: u32,
     ) -> Result<Attempt, AcquireError> {
-        let connect = self.coordinator.core.settings.connect_timeout;
-        let timeout = options.timeout_set().unwrap_or(connect);
-        let spec = options.timeout(timeout).spec(&self.coordinator.core.settings, &self.path)?;
+        let spec = self.try_spec(options)?;
         if let Some(busy) = snapshot::busy(&self.coordinator, &spec).await? {
             return Ok(Attempt::Busy(busy));
         }
         Contender::start_spec(&self.coordinator, spec).into_attempt(limit).await
+    }
+
+    /// Who is in the way, if anybody is.
+    pub(crate) async fn busy(&self) -> Result<Option<Busy>, AcquireError> {
+        snapshot::busy(&self.coordinator, &self.try_spec(AcquireOptions::new())?).await
+    }
+
+    fn try_spec(&self, options: AcquireOptions) -> Result<Spec, AcquireError> {
+        let settings = &self.coordinator.core.settings;
+        let timeout = options.timeout_set().unwrap_or(settings.connect_timeout);
+        options.timeout(timeout).spec(settings, &self.path)
     }
 
     /// The holder and the waiters, in order, as they are read now.

@@ -70,6 +70,7 @@ impl AcquireOptions {
             data,
             dialect: settings.dialect,
             policy: self.policy,
+            asked: tokio::time::Instant::now(),
             timeout: self.timeout,
             requeue: true,
         })

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::fmt;
 use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
+use tokio::sync::OwnedMutexGuard;
+use tokio::time::timeout as timeout_after;
 use uuid::Uuid;
 
 use crate::coordinator::Coordinator;
-use crate::error::{AcquireError, ReadError, ReenterError};
+use crate::error::{AcquireError, Phase, ReadError, ReenterError};
 use crate::guard::{LockGuard, Shared};
 use crate::lock::{Attempt, Lock};
 use crate::options::AcquireOptions;
@@ -148,15 +151,47 @@ impl ReentrantLock {
         owner: &Owner,
         options: AcquireOptions,
     ) -> Result<LockGuard, AcquireError> {
-        let slot = self.slot(owner);
-        // Two acquisitions of one owner: the second enters what the first is waiting for.
-        let mut entry = slot.lock().await;
+        let (start, timeout) = (Instant::now(), options.timeout_set());
+        let mut entry = self.turn(self.slot(owner), timeout).await?;
         if let Some(entered) = enter(&entry) {
             return entered;
         }
-        let guard = self.lock.acquire_limited(options, self.limit).await?;
+        let options = match timeout {
+            Some(timeout) => options.timeout(timeout.saturating_sub(start.elapsed())),
+            None => options,
+        };
+        let acquired = self.lock.acquire_limited(options, self.limit).await;
+        let guard = acquired.map_err(|error| match (error, timeout) {
+            (AcquireError::TimedOut { path, phase, behind, .. }, Some(waited)) => {
+                AcquireError::TimedOut { path, waited, phase, behind }
+            }
+            (error, _) => error,
+        })?;
         *entry = Arc::downgrade(guard.shared());
         Ok(guard)
+    }
+
+    /// Two acquisitions of one owner: the second enters what the first is waiting for, or times out.
+    async fn turn(
+        &self,
+        slot: Slot,
+        timeout: Option<Duration>,
+    ) -> Result<OwnedMutexGuard<Weak<Shared>>, AcquireError> {
+        let Some(waited) = timeout else { return Ok(slot.lock_owned().await) };
+        if let Ok(entry) = Arc::clone(&slot).try_lock_owned() {
+            return Ok(entry);
+        }
+        // The caller may have no timer.
+        let runtime = &self.lock.coordinator().core.runtime;
+        let turn = runtime.spawn(async move { timeout_after(waited, slot.lock_owned()).await });
+        let path = self.path().to_string();
+        match turn.await {
+            Ok(Ok(entry)) => Ok(entry),
+            Ok(Err(_)) => {
+                Err(AcquireError::TimedOut { path, waited, phase: Phase::Waiting, behind: None })
+            }
+            Err(_) => Err(AcquireError::Closed { path }),
+        }
     }
 
     /// Enters the owner's hold, or acquires the lock if it is free.
@@ -170,7 +205,15 @@ impl ReentrantLock {
     /// As [`ReentrantLock::acquire`].
     pub async fn try_acquire(&self, owner: &Owner) -> Result<Attempt, AcquireError> {
         let slot = self.slot(owner);
-        let mut entry = slot.lock().await;
+        let mut entry = loop {
+            if let Ok(entry) = slot.try_lock() {
+                break entry;
+            }
+            // Another task of the owner is acquiring. Whom that waits for is not waited for here.
+            if let Some(busy) = self.lock.busy().await? {
+                return Ok(Attempt::Busy(busy));
+            }
+        };
         if let Some(entered) = enter(&entry) {
             return entered.map(Attempt::Acquired);
         }

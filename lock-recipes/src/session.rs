@@ -130,7 +130,8 @@ impl Session {
         let session = Arc::new(Self {
             id: client.session_id().0,
             timeout,
-            request_timeout: settings.request_timeout.unwrap_or(timeout / 3),
+            // The server may have set a shorter session timeout than the setting was checked against.
+            request_timeout: settings.request_timeout.unwrap_or(timeout / 3).min(timeout / 2),
             validity: Arc::new(Validity::new(timeout, sent)),
             settings: Arc::clone(settings),
             runtime: Handle::current(),
@@ -274,8 +275,21 @@ impl Session {
         self.undeletable.lock().unwrap_or_else(PoisonError::into_inner).contains(parent)
     }
 
-    fn mark_undeletable(&self, parent: &LockPath) -> bool {
-        self.undeletable.lock().unwrap_or_else(PoisonError::into_inner).insert(parent.clone())
+    /// ZooKeeper does not let us delete `node` below `parent`. Told once per parent.
+    pub(crate) fn mark_undeletable(&self, parent: &LockPath, node: &str) {
+        let mut parents = self.undeletable.lock().unwrap_or_else(PoisonError::into_inner);
+        if parents.insert(parent.clone()) {
+            tracing::error!(
+                path = %parent, node,
+                "ZooKeeper refuses to delete our node: it blocks the queue until the session ends; \
+                 grant DELETE on the lock's path",
+            );
+        }
+    }
+
+    /// It does now.
+    fn mark_deletable(&self, parent: &LockPath) {
+        self.undeletable.lock().unwrap_or_else(PoisonError::into_inner).remove(parent);
     }
 
     /// Counts a contender that holds or waits.
@@ -292,13 +306,18 @@ impl Session {
         GivenUp(Arc::downgrade(self))
     }
 
-    /// Waits until a create may be sent: connected, and no create left unanswered whose caller has
-    /// gone.
+    /// Waits until a create may be sent: connected, and no create of a caller that has gone is
+    /// unanswered, or may still be executed.
     pub(crate) async fn ready_to_create(&self) {
         let mut given_up = self.given_up.subscribe();
         loop {
             // The sender lives as long as the session.
             let _ = given_up.wait_for(|count| *count == 0).await;
+            if !self.registry().settled() {
+                let number = self.resync();
+                let _ = self.resyncs().wait_for(|resynced| resynced.number >= number).await;
+                continue;
+            }
             if self.client.state() == SessionState::SyncConnected {
                 return;
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use zookeeper_client::Error;
 
 use crate::coordinator::Coordinator;
-use crate::engine::acquisition::Spec;
+use crate::engine::acquisition::{Spec, until};
 use crate::error::{AcquireError, Phase, ReadError};
 use crate::lock::Busy;
 use crate::node::ContenderName;
@@ -129,25 +129,49 @@ pub(crate) async fn busy(
     spec: &Spec,
 ) -> Result<Option<Busy>, AcquireError> {
     let closed = || AcquireError::Closed { path: spec.path.to_string() };
-    let (core, path) = (Arc::clone(&coordinator.core), spec.path.clone());
-    let timeout = spec.timeout.unwrap_or(core.settings.connect_timeout);
+    let (core, path, deadline) =
+        (Arc::clone(&coordinator.core), spec.path.clone(), spec.deadline());
     let looking = async move {
+        // Asked again where there is no answer, in the next session where one ends.
         let look = async {
-            let session = core.session().await.ok_or(Trouble::Unknown(Error::ClientClosed))?;
-            names(&session, &path).await
+            loop {
+                let Some(session) = core.session().await else { return Ok(None) };
+                if session.is_undeletable(&path) {
+                    return Err(Looked::NotDeletable);
+                }
+                match names(&session, &path).await {
+                    Ok((contenders, _)) => return Ok(Some(Busy::of(&contenders))),
+                    Err(Trouble::Refused(error)) => return Err(Looked::Refused(error)),
+                    Err(Trouble::Unknown(error)) => {
+                        tracing::debug!(%path, %error, "the look at the queue brought no answer");
+                    }
+                }
+            }
         };
-        tokio::time::timeout(timeout, look).await.unwrap_or(Err(Trouble::Unknown(Error::Timeout)))
-    };
-    match coordinator.core.runtime.spawn(looking).await {
-        Ok(Ok((contenders, _))) => Ok(Busy::of(&contenders)),
-        Ok(Err(Trouble::Unknown(Error::ClientClosed))) | Err(_) => Err(closed()),
-        Ok(Err(Trouble::Refused(Error::NoAuth))) => {
-            Err(AcquireError::NotAuthorized { path: spec.path.to_string(), operation: "list" })
+        tokio::select! {
+            biased;
+            looked = look => looked,
+            () = until(deadline) => Err(Looked::Silence),
         }
-        Ok(Err(Trouble::Refused(source))) => {
+    };
+    let denied = |operation| AcquireError::NotAuthorized { path: spec.path.to_string(), operation };
+    match coordinator.core.runtime.spawn(looking).await {
+        Ok(Ok(Some(busy))) => Ok(busy),
+        Ok(Ok(None)) | Err(_) => Err(closed()),
+        Ok(Err(Looked::NotDeletable)) => Err(denied("delete")),
+        Ok(Err(Looked::Refused(Error::NoAuth))) => Err(denied("list")),
+        Ok(Err(Looked::Refused(source))) => {
             let path = spec.path.to_string();
             Err(AcquireError::Refused { path, operation: "list", source })
         }
-        Ok(Err(Trouble::Unknown(_))) => Err(spec.timed_out(Phase::Connecting, None)),
+        Ok(Err(Looked::Silence)) => Err(spec.timed_out(Phase::Connecting, None)),
     }
+}
+
+/// Why a look told nothing.
+enum Looked {
+    /// Our nodes cannot be deleted there.
+    NotDeletable,
+    Refused(Error),
+    Silence,
 }

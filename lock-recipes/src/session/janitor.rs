@@ -42,19 +42,14 @@ async fn delete(session: &Session, job: Job) {
             Ok(()) | Err(Trouble::Refused(Error::NoNode)) => {
                 tracing::debug!(node = job.node, "deleted a node that was no longer wanted");
                 session.registry().forget(job.id);
+                session.mark_deletable(&job.parent);
                 return;
             }
-            Err(Trouble::Refused(error)) => {
-                if session.mark_undeletable(&job.parent) {
-                    tracing::error!(
-                        path = %job.parent, node = job.node, %error,
-                        "ZooKeeper refuses to delete our node: it blocks the queue until the \
-                         session ends; grant DELETE on the lock's path",
-                    );
-                }
+            Err(Trouble::Refused(Error::NoAuth)) => {
+                session.mark_undeletable(&job.parent, &job.node);
             }
-            Err(Trouble::Unknown(error)) => {
-                tracing::debug!(node = job.node, %error, "a delete brought no answer, trying again");
+            Err(Trouble::Refused(error) | Trouble::Unknown(error)) => {
+                tracing::debug!(node = job.node, %error, "a delete failed, trying again");
             }
         }
         tokio::time::sleep(pause).await;

@@ -48,13 +48,16 @@ pub(super) async fn run(session: Arc<Session>) {
                 tracing::debug!(session = %Hex(session.id), %reason, "the session is over");
                 return;
             }
-            () = &mut vanished => {
+            // Once: it ends the session.
+            () = &mut vanished, if session.over().is_none() => {
                 let reason = match link.state() {
                     SessionState::Expired => LossReason::SessionExpired,
                     SessionState::AuthFailed => LossReason::AuthFailed,
                     _ => LossReason::SessionClosed,
                 };
                 session.end(reason);
+                // It must not be polled again, and nothing is left to look after.
+                return;
             }
             state = link.changed() => {
                 // Two changes may be seen as one: whatever the state is now, it was down.
@@ -144,7 +147,10 @@ async fn resync(session: Arc<Session>) -> Result<(Moment, Resynced), Looked> {
 }
 
 async fn look(session: &Session) -> Result<(Moment, Resynced), Looked> {
-    let number = session.registry().start_resync();
+    let (number, confirmed) = {
+        let mut registry = session.registry();
+        (registry.start_resync(), registry.confirmed())
+    };
     let sent = Moment::now();
     let client = &session.client;
     let owned = session.ask(|| {
@@ -156,17 +162,14 @@ async fn look(session: &Session) -> Result<(Moment, Resynced), Looked> {
         Err(Trouble::Refused(Error::Unimplemented)) => find_by_parent(session).await?,
         Err(trouble) => return Err(trouble.into()),
     };
-    let (swept, missing) = {
-        let mut registry = session.registry();
-        (registry.sweep(number, &found), registry.missing(&found))
-    };
-    // One is enough: a session is replaced as a whole.
-    if let Some(node) = missing.first()
-        && let Ok((_, stat)) = session.ask(|| client.get_data(node)).await
-        && stat.ephemeral_owner != session.id
-    {
+    // What was there before, still is, and is not this session's: the connection serves another one,
+    // whatever id the client goes on to believe in.
+    let missing = confirmed.iter().filter(|(id, _)| !found.contains_key(id));
+    let read = missing.map(|(_, node)| session.ask(|| client.get_data(node)));
+    if join_all(read).await.iter().any(Result::is_ok) {
         return Err(Looked::Replaced);
     }
+    let swept = session.registry().sweep(number, &found);
     for (id, parent, name) in swept {
         tracing::debug!(path = %parent, node = name, "found a node of ours that nobody owns");
         session.delete(id, &parent, &name);

@@ -23,6 +23,8 @@ pub(crate) enum Owner {
 pub(crate) struct Registry {
     owners: HashMap<Uuid, (LockPath, Owner)>,
     resyncs_started: u64,
+    /// Creates that were abandoned and that no resync has settled.
+    unsettled: usize,
 }
 
 impl Registry {
@@ -43,7 +45,13 @@ impl Registry {
         let started = self.resyncs_started;
         if let Some((_, owner)) = self.owners.get_mut(&id) {
             *owner = Owner::Abandoned(started);
+            self.unsettled += 1;
         }
+    }
+
+    /// Whether every create that was abandoned has been settled.
+    pub(crate) fn settled(&self) -> bool {
+        self.unsettled == 0
     }
 
     /// The janitor takes it; `false` if it has it already.
@@ -79,6 +87,9 @@ impl Registry {
             Owner::Abandoned(started) => *started >= number || found.contains_key(id),
             Owner::Contender(_) | Owner::Janitor => true,
         });
+        let later =
+            |owner: &Owner| matches!(owner, Owner::Abandoned(started) if *started >= number);
+        self.unsettled = self.owners.values().filter(|(_, owner)| later(owner)).count();
         found
             .iter()
             .filter(|(id, _)| match self.owners.get(*id) {
@@ -90,16 +101,13 @@ impl Registry {
             .collect()
     }
 
-    /// The confirmed nodes of contenders that are missing among `found`.
-    pub(crate) fn missing(&self, found: &HashMap<Uuid, (LockPath, String)>) -> Vec<String> {
-        self.owners
-            .iter()
-            .filter(|(id, _)| !found.contains_key(*id))
-            .filter_map(|(_, (_, owner))| match owner {
-                Owner::Contender(node) => node.clone(),
-                Owner::Abandoned(_) | Owner::Janitor => None,
-            })
-            .collect()
+    /// The nodes of contenders that are known to have existed.
+    pub(crate) fn confirmed(&self) -> Vec<(Uuid, String)> {
+        let nodes = self.owners.iter().filter_map(|(id, (_, owner))| match owner {
+            Owner::Contender(Some(node)) => Some((*id, node.clone())),
+            Owner::Contender(None) | Owner::Abandoned(_) | Owner::Janitor => None,
+        });
+        nodes.collect()
     }
 
     /// Where nodes of this session may be.
@@ -146,8 +154,10 @@ mod tests {
         registry.abandon(id);
         assert!(registry.sweep(running, &found(id)).is_empty());
         assert!(registry.sweep(running, &HashMap::new()).is_empty());
+        assert!(!registry.settled());
         let next = registry.start_resync();
         assert_eq!(registry.sweep(next, &found(id)).len(), 1);
+        assert!(registry.settled());
         assert!(registry.sweep(next, &HashMap::new()).is_empty());
         assert!(registry.left().is_empty());
     }
@@ -162,9 +172,9 @@ mod tests {
         assert!(registry.sweep(number, &found(id)).is_empty());
         registry.forget(id);
         registry.attempt(id, path());
+        assert!(registry.confirmed().is_empty());
         registry.confirm(id, "/locks/a/node".to_owned());
         assert!(registry.sweep(number, &found(id)).is_empty());
-        assert_eq!(registry.missing(&HashMap::new()), ["/locks/a/node"]);
-        assert!(registry.missing(&found(id)).is_empty());
+        assert_eq!(registry.confirmed(), [(id, "/locks/a/node".to_owned())]);
     }
 }
