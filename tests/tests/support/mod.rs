@@ -1,8 +1,10 @@
 //! What several of these files need.
 
-// Each file uses a part of it.
-#![allow(dead_code, clippy::expect_used, clippy::panic)]
+// Each file uses a part of it, as a module of its own.
+#![allow(dead_code, unreachable_pub, clippy::expect_used, clippy::panic)]
 
+use std::panic;
+use std::sync::Once;
 use std::time::Duration;
 
 use integration::server::unique_path;
@@ -27,7 +29,7 @@ pub struct Scene {
 
 impl Scene {
     pub async fn new(name: &str) -> Self {
-        integration::init_logs();
+        start();
         let server = Server::shared().await;
         let observer = Observer::connect(&server.connect_string()).await;
         Self { server, observer, path: unique_path(name) }
@@ -57,6 +59,30 @@ impl Scene {
     pub async fn has(&self, count: usize) -> Vec<String> {
         self.observer.wait_for_count(&self.path, count, SOON).await
     }
+}
+
+/// No file of tests takes longer; what hangs in spite of all bounds ends here.
+const LONGEST: Duration = Duration::from_secs(400);
+
+/// Prints the logs that are asked for, and ends the tests when a task of the library panics: nobody awaits
+/// those tasks, so no test would notice.
+pub fn start() {
+    static ONCE: Once = Once::new();
+    integration::init_logs();
+    ONCE.call_once(|| {
+        std::thread::spawn(|| {
+            std::thread::sleep(LONGEST);
+            std::process::abort();
+        });
+        let report = panic::take_hook();
+        panic::set_hook(Box::new(move |info| {
+            report(info);
+            let file = info.location().map_or("", |location| location.file());
+            if file.contains("lock-recipes/src") || file.contains("zookeeper-client") {
+                std::process::abort();
+            }
+        }));
+    });
 }
 
 /// A coordinator with a session of its own and the timeout [`T`].
