@@ -1,7 +1,6 @@
 //! The command line, and the help that documents everything.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::time::Duration;
 
 use clap::Parser;
@@ -120,7 +119,7 @@ impl Args {
         Self::try_parse().map_err(|error| match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => {
                 // A closed pipe (`| head`) is no reason to fail.
-                let _ = write!(std::io::stdout(), "{}", error.render());
+                let _ = error.print();
                 0
             }
             _ => {
@@ -131,10 +130,12 @@ impl Args {
     }
 }
 
-/// clap's message without its heading and its usage.
+/// clap's message without its heading, its usage and its tips.
 fn one_line(message: &str) -> String {
     let message = message.strip_prefix("error: ").unwrap_or(message);
-    let lines = message.lines().map(str::trim).take_while(|line| !line.starts_with("Usage:"));
+    let more =
+        |line: &str| ["Usage:", "tip:", "For more"].iter().any(|heading| line.starts_with(heading));
+    let lines = message.lines().map(str::trim).take_while(|line| !more(line));
     lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
@@ -171,7 +172,8 @@ mod tests {
 
     #[test]
     fn durations_have_a_unit() {
-        for (text, millis) in [("500ms", 500), ("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000)] {
+        for (text, millis) in [("500ms", 500), ("10s", 10_000), ("5m", 300_000), ("1h", 3_600_000)]
+        {
             assert_eq!(duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(duration("0s"), Ok(Duration::ZERO));

@@ -45,9 +45,9 @@ impl Running {
         #[cfg(target_os = "linux")]
         let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
         let before = children_of(&processes(), rustix::process::getpid().as_raw_pid());
-        let (program, args) = command.split_first().map_or((OsStr::new(""), &[][..]), |(first, rest)| {
-            (first.as_os_str(), rest)
-        });
+        let (program, args) = command
+            .split_first()
+            .map_or_else(|| (OsStr::new(""), &[][..]), |(first, rest)| (first.as_os_str(), rest));
         let spawn = |mut command: Command| {
             command
                 .env("ZK_LOCK_TOKEN", guard.token().to_string())

@@ -212,7 +212,10 @@ async fn release(guard: LockGuard, code: u8) -> Result<u8, Failure> {
             return Err(Failure::new(code::LOST, text));
         }
         Ok(Err(error)) => {
-            say(&format!("warning: {}; ZooKeeper frees the lock with the session", explained(&error)));
+            say(&format!(
+                "warning: {}; ZooKeeper frees the lock with the session",
+                explained(&error)
+            ));
         }
         Err(_) => say(&format!(
             "warning: ZooKeeper has not confirmed the release of {path} within {RELEASE:?}; it \

@@ -21,7 +21,7 @@ impl Failure {
     }
 }
 
-/// Without RUST_LOG only what is not said in zk-lock's own lines: of a loss and of a connection
+/// Without `RUST_LOG` only what is not said in zk-lock's own lines: of a loss and of a connection
 /// that fails it tells by itself.
 const QUIET: &str = "warn,zookeeper_client=error,lock_recipes::engine::driver=error";
 const VERBOSE: &str = "info,lock_recipes=debug";
@@ -68,11 +68,11 @@ pub(crate) fn explained(error: &dyn Error) -> String {
 pub(crate) fn holder(contenders: &[ContenderInfo]) -> Option<String> {
     let (holder, waiters) = contenders.split_first()?;
     let token = match holder.token {
-        Some(token) => format!("token {token}, "),
+        Some(token) => format!(", token {token}"),
         None => String::new(),
     };
     Some(format!(
-        "held by {} since {} ({token}session {}, node {}); {} waiting",
+        "held by {} (queued at {}{token}, session {}, node {}); {} waiting",
         printable(&holder.data),
         utc(holder.queued_at),
         session(holder.session),
@@ -128,7 +128,7 @@ mod tests {
             (951_827_696, "2000-02-29T12:34:56Z"),
             (1_709_251_199, "2024-02-29T23:59:59Z"),
             (1_709_251_200, "2024-03-01T00:00:00Z"),
-            (1_796_080_800, "2026-12-01T00:40:00Z"),
+            (1_796_080_800, "2026-11-30T23:20:00Z"),
             (4_107_542_400, "2100-03-01T00:00:00Z"),
         ] {
             assert_eq!(utc(Duration::from_secs(seconds)), text);

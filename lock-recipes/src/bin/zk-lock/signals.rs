@@ -50,7 +50,9 @@ impl Signals {
                 return Poll::Ready(News::Child);
             }
             let mut caught = caught.iter_mut();
-            match caught.find_map(|(signal, stream)| stream.poll_recv(cx).is_ready().then_some(*signal)) {
+            match caught
+                .find_map(|(signal, stream)| stream.poll_recv(cx).is_ready().then_some(*signal))
+            {
                 Some(signal) => Poll::Ready(News::Signal(signal)),
                 None => Poll::Pending,
             }
