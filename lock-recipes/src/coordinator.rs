@@ -8,13 +8,13 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::Instant;
-use zookeeper_client::{CreateMode, Error, StateWatcher};
+use zookeeper_client::{CreateMode, Error};
 
 use crate::builder::Builder;
 use crate::error::{CloseError, ConnectError};
 use crate::health::LossReason;
 use crate::reentrant::Holds;
-use crate::session::{Hex, Opened, Session};
+use crate::session::{Hex, Link, Opened, Session};
 use crate::settings::Settings;
 
 /// Between two tries to connect; doubled after each failure, and drawn at random below.
@@ -105,7 +105,7 @@ enum Current {
 /// A session that is being closed: what every close waits for. It keeps nothing of it alive.
 #[derive(Clone, Debug)]
 struct Ending {
-    link: StateWatcher,
+    link: Link,
     timeout: Duration,
     left: Vec<String>,
 }

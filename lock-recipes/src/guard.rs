@@ -260,8 +260,11 @@ impl LockGuard {
         drop(self);
         // Of guards that leave at the same moment, one is the last.
         let Some(shared) = Arc::into_inner(shared) else { return Ok(()) };
+        let Shared { commands, _coordinator, .. } = shared;
         let (reply, answer) = oneshot::channel();
-        let asked = shared.commands.send(Command::Release(reply)).is_ok();
+        let asked = commands.send(Command::Release(reply)).is_ok();
+        // A command that is sent while its receiver is being dropped stays until the sender goes.
+        drop(commands);
         let answer = if asked { answer.await.ok() } else { None };
         // Without an answer the task has ended: of a loss, or with its runtime.
         answer.unwrap_or_else(|| {

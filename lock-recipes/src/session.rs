@@ -3,8 +3,8 @@
 //! A session lives once. When it is over, everything of it is told so and dropped, and the
 //! coordinator opens another one.
 
-mod alive;
 mod janitor;
+mod link;
 mod monitor;
 mod read;
 mod registry;
@@ -18,10 +18,10 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use uuid::Uuid;
-use zookeeper_client::{Client, SessionState, StateWatcher};
+use zookeeper_client::{Client, SessionState};
 
-pub(crate) use self::alive::WhileAlive;
-use self::alive::{Alive, connect_alive};
+use self::link::Alive;
+pub(crate) use self::link::{Link, WhileAlive};
 pub(crate) use self::monitor::Hex;
 use self::registry::Registry;
 use crate::clock::Moment;
@@ -114,11 +114,10 @@ pub(crate) struct Opened {
 impl Session {
     /// Connects and starts the session's tasks on the current runtime.
     pub(crate) async fn open(settings: &Arc<Settings>) -> Result<Opened, zookeeper_client::Error> {
-        let alive = Arc::new(Alive::default());
         let sent = Moment::now();
         let connector = settings.connector().with_fail_eagerly();
         let connect = connector.connect(settings.cluster.hosts());
-        let client = connect_alive(connect, &alive).await?;
+        let (client, alive) = link::connect(connect).await?;
         let client = match settings.cluster.chroot() {
             None => client,
             // The chroot was checked when the connect string was read.
@@ -225,8 +224,12 @@ impl Session {
     }
 
     /// A view of the connection that remembers what its owner has seen.
-    pub(crate) fn link(&self) -> StateWatcher {
-        self.client.state_watcher()
+    pub(crate) fn link(&self) -> Link {
+        self.alive.link()
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.alive.state() == SessionState::SyncConnected
     }
 
     /// A watch of the client, safe to poll after the end of its runtime.
@@ -318,7 +321,7 @@ impl Session {
                 let _ = self.resyncs().wait_for(|resynced| resynced.number >= number).await;
                 continue;
             }
-            if self.client.state() == SessionState::SyncConnected {
+            if self.is_connected() {
                 return;
             }
             self.connected().await;

@@ -1,7 +1,7 @@
 //! A hold is lost: by hand, by silence, by a frozen process, by an expired or replaced session. The
 //! holder learns of it before anybody else can hold, and nobody is granted what does not exist.
 
-#![allow(clippy::unwrap_used, clippy::panic)]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)]
 
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ mod scene;
 
 use scene::{
     REQUEST, SECOND, Scene, assert_no_panics, connect, count_panics, lock, millis, only, seconds,
-    session, stranger,
+    session, stranger, verified,
 };
 
 /// The shortest session timeout of these tests, where one must pass.
@@ -147,8 +147,8 @@ async fn whoever_waits_when_everything_is_deleted_queues_anew() {
 /// How the nodes of a waiter and of the contender ahead of it are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
-    OwnFirst,
-    PredecessorFirst,
+    OwnThenPredecessor,
+    PredecessorThenOwn,
     TogetherOwnFirst,
     TogetherPredecessorFirst,
 }
@@ -166,12 +166,12 @@ enum Link {
 impl Order {
     async fn delete(self, observer: &Observer, own: &str, predecessor: &str) {
         let (first, second) = match self {
-            Self::OwnFirst | Self::TogetherOwnFirst => (own, predecessor),
-            Self::PredecessorFirst | Self::TogetherPredecessorFirst => (predecessor, own),
+            Self::OwnThenPredecessor | Self::TogetherOwnFirst => (own, predecessor),
+            Self::PredecessorThenOwn | Self::TogetherPredecessorFirst => (predecessor, own),
         };
         let client = observer.client();
         match self {
-            Self::OwnFirst | Self::PredecessorFirst => {
+            Self::OwnThenPredecessor | Self::PredecessorThenOwn => {
                 // Sent back to back.
                 let both = (client.delete(first, None), client.delete(second, None));
                 both.0.await.unwrap();
@@ -189,7 +189,7 @@ impl Order {
     /// Whether a grant of the deleted node can only be false: it had gone before its predecessor, or
     /// before the waiter could hear of either.
     fn forbids(self, link: Link) -> bool {
-        link == Link::Down || matches!(self, Self::OwnFirst | Self::TogetherOwnFirst)
+        link == Link::Down || matches!(self, Self::OwnThenPredecessor | Self::TogetherOwnFirst)
     }
 }
 
@@ -236,7 +236,8 @@ async fn race(scene: &Scene, coordinator: &Coordinator, order: Order, link: Link
         assert_eq!(reason, LossReason::NodeDeleted);
         return true;
     }
-    guard.verify().await.unwrap();
+    // The cut may come this late.
+    within(SECOND, "the hold is verified", verified(&guard)).await;
     only(&scene.observer, &path, &[guard.node()], SECOND).await;
     guard.release().await.unwrap();
     false
@@ -247,8 +248,8 @@ async fn races(rounds: usize) {
     let mut races = tokio::task::JoinSet::new();
     for link in [Link::Up, Link::Down, Link::Cut] {
         for order in [
-            Order::OwnFirst,
-            Order::PredecessorFirst,
+            Order::OwnThenPredecessor,
+            Order::PredecessorThenOwn,
             Order::TogetherOwnFirst,
             Order::TogetherPredecessorFirst,
         ] {
@@ -306,7 +307,7 @@ async fn a_silent_server_ends_a_presumed_hold_and_suspends_the_other() {
     assert_eq!(reason, LossReason::ValidityPassed);
     let silence = at.duration_since(frozen);
     // A third of T is survived, a half is not.
-    assert!(silence > T / 3 - millis(100) && silence < seconds(4), "{silence:?}");
+    assert!(silence + millis(100) > T / 3 && silence < seconds(4), "{silence:?}");
     assert!(!lenient.is_held(), "past its presumed validity");
     assert_eq!(lenient.state(), HoldState::Suspect);
     assert_eq!(lenient.remaining(), Duration::ZERO);

@@ -192,7 +192,7 @@ async fn release(action: Action, lost: usize) {
     let node = guard.node().to_owned();
     let released = within(seconds(2), "release() returns", guard.release()).await;
     assert!(matches!(released, Err(ReleaseError::Unconfirmed { .. })), "{released:?}");
-    assert_eq!(scene.children().await, [waiter.clone()], "{node} is gone");
+    assert_eq!(scene.children().await, std::slice::from_ref(&waiter), "{node} is gone");
     // Its fate is looked up until an answer comes, and then no more.
     eventually(seconds(5), "the janitor has its answer", async || {
         (scene.proxy.requests_by(OpCode::Delete).len() > lost).then_some(())

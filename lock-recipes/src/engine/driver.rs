@@ -7,12 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures_util::FutureExt;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 use uuid::Uuid;
-use zookeeper_client::{Error, EventType, SessionState, StateWatcher, WatchedEvent};
+use zookeeper_client::{Error, EventType, SessionState, WatchedEvent};
 
 use super::acquisition::{Command, Spec, Status, until};
 use super::requests::{self, Done, Flight};
@@ -23,7 +22,7 @@ use crate::error::{AcquireError, Phase, ReleaseError};
 use crate::health::{HoldState, LossPolicy, LossReason};
 use crate::hold::Hold;
 use crate::node::{ContenderName, fresh_id};
-use crate::session::{GivenUp, Hex, Interest, Resynced, Session, Trouble, WhileAlive};
+use crate::session::{GivenUp, Hex, Interest, Link, Resynced, Session, Trouble, WhileAlive};
 use crate::token::FencingToken;
 
 /// How often the lock's path is made anew when it vanishes before the contender is created.
@@ -47,7 +46,7 @@ pub(super) struct Driver<'a> {
     id: Option<Uuid>,
     sent: Arc<AtomicBool>,
     node: Option<(ContenderName, FencingToken)>,
-    link: StateWatcher,
+    link: Link,
     /// A change of the connection that was seen while evidence was gathered.
     link_news: Option<SessionState>,
     watches: Watches<ContenderName, WhileAlive<WatchedEvent>>,
@@ -292,7 +291,7 @@ impl<'a> Driver<'a> {
     async fn feed(&mut self, input: Input<ContenderName>) {
         let own_pending = self.watches.own_pending().await;
         if self.link_news.is_none() {
-            self.link_news = self.link.changed().now_or_never();
+            self.link_news = self.link.news();
         }
         let evidence = Evidence {
             own_pending,
@@ -461,7 +460,7 @@ impl<'a> Driver<'a> {
     async fn delete(&mut self, node: &ContenderName) -> Result<(), ReleaseError> {
         let Some(id) = self.id else { return Ok(()) };
         let (session, path) = (&self.session, self.spec.path.child(node.as_str()));
-        if session.client.state() != SessionState::SyncConnected {
+        if !session.is_connected() {
             session.delete(id, &self.spec.path, node.as_str());
             return Err(self.unconfirmed(Error::ConnectionLoss));
         }

@@ -30,7 +30,7 @@ pub(super) async fn run(session: Arc<Session>) {
     let mut wanted = session.resync_wanted.subscribe();
     let mut over = pin!(session.ended());
     let mut vanished = pin!(session.alive.vanished());
-    let mut connected = session.client.state() == SessionState::SyncConnected;
+    let mut connected = link.state() == SessionState::SyncConnected;
     // Whose acknowledgement counts: not before a new connection is known to serve this session.
     let mut verified = connected;
     let mut probes = FuturesUnordered::new();

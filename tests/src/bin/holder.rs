@@ -5,7 +5,7 @@
 //! believes to hold.
 
 // It prints: that is what it is for. What goes wrong fails the test that waits for its lines.
-#![allow(clippy::expect_used, clippy::print_stdout)]
+#![allow(clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 use std::io::Write;
 use std::time::Duration;

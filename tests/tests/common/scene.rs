@@ -1,7 +1,7 @@
 //! What the tests of faults share: a server, a proxy before it, an observer behind it, a path.
 
 #![allow(dead_code, unreachable_pub, reason = "no test file uses everything")]
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::io::Write;
 use std::sync::Once;
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use integration::proxy::Kind;
 use integration::server::unique_path;
 use integration::{Observer, Proxy, Server, init_logs};
-use lock_recipes::{Builder, Coordinator, CoordinatorState, Lock};
+use lock_recipes::{Builder, Coordinator, CoordinatorState, Lock, LockGuard, VerifyError};
 use uuid::Uuid;
 
 pub const SECOND: Duration = Duration::from_secs(1);
@@ -164,11 +164,22 @@ pub fn only(
     }
 }
 
+/// Asks until there is an answer; the hold must not be lost.
+pub async fn verified(guard: &LockGuard) {
+    loop {
+        match guard.verify().await {
+            Ok(()) => return,
+            Err(VerifyError::Unconfirmed { .. }) => tokio::time::sleep(millis(5)).await,
+            Err(error) => panic!("{error:?} {guard:?}"),
+        }
+    }
+}
+
 /// How many children were ever created here.
 pub async fn creates(observer: &Observer, path: &str) -> i32 {
     let Some(stat) = observer.stat(path).await else { return 0 };
     // Every create and every delete counts one.
-    (stat.cversion + stat.num_children) / 2
+    (stat.cversion + stat.num_children) >> 1
 }
 
 /// Waits until everything that was asked on the latest connection has its answer, and nothing else

@@ -209,7 +209,7 @@ fn model_5_two_contenders_variants() {
     holds(Config { owner_unknown: true, ..two }, &sights);
     holds(Config { stuck_numbers: true, ..two }, &sights);
     holds(Config { no_parent: true, ..two }, &sights);
-    let faults = Faults { total: 4, cuts: 2, new_sessions: 2, timeouts: 1, ..Faults::default() };
+    let faults = Faults { total: 3, cuts: 2, new_sessions: 2, timeouts: 1, ..Faults::default() };
     let config = Config { owner_unknown: true, ..of(2, faults) };
     holds(config, &[ADOPTED, VERIFIED, REPLACED]);
 }
