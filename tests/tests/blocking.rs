@@ -1,5 +1,7 @@
 //! The façade without a runtime: plain threads, no tokio in sight of the caller.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot begin has failed")]
+
 use std::time::Duration;
 
 use integration::server::{Server, unique_path};

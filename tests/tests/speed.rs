@@ -1,5 +1,7 @@
 //! Comparisons within one run, as ratios: nothing here knows an absolute time. `make bench`.
 
+#![allow(clippy::print_stdout, clippy::unwrap_used, reason = "what is measured is printed")]
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
