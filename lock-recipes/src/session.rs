@@ -228,8 +228,11 @@ impl Session {
         self.alive.link()
     }
 
+    /// As it was published, and as the client knows it this very moment: what is handed over in
+    /// between is kept through the outage, and executed after it.
     pub(crate) fn is_connected(&self) -> bool {
         self.alive.state() == SessionState::SyncConnected
+            && self.client.state() == SessionState::SyncConnected
     }
 
     /// A watch of the client, safe to poll after the end of its runtime.

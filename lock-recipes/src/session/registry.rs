@@ -1,6 +1,6 @@
 //! Who owns what may exist on the server: every uuid of this session has exactly one owner.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
@@ -23,6 +23,8 @@ pub(crate) enum Owner {
 pub(crate) struct Registry {
     owners: HashMap<Uuid, (LockPath, Owner)>,
     resyncs_started: u64,
+    /// What was forgotten since the resync started that is under way: it may still be found.
+    forgotten: Option<HashSet<Uuid>>,
     /// Creates that were abandoned and that no resync has settled.
     unsettled: usize,
 }
@@ -63,11 +65,15 @@ impl Registry {
     /// It does not exist, for certain.
     pub(crate) fn forget(&mut self, id: Uuid) {
         self.owners.remove(&id);
+        if let Some(forgotten) = &mut self.forgotten {
+            forgotten.insert(id);
+        }
     }
 
     /// The number of the resync that starts now.
     pub(crate) fn start_resync(&mut self) -> u64 {
         self.resyncs_started += 1;
+        self.forgotten = Some(HashSet::new());
         self.resyncs_started
     }
 
@@ -90,8 +96,10 @@ impl Registry {
         let later =
             |owner: &Owner| matches!(owner, Owner::Abandoned(started) if *started >= number);
         self.unsettled = self.owners.values().filter(|(_, owner)| later(owner)).count();
+        let forgotten = self.forgotten.take().unwrap_or_default();
         found
             .iter()
+            .filter(|(id, _)| !forgotten.contains(*id))
             .filter(|(id, _)| match self.owners.get(*id) {
                 None => true,
                 Some((_, Owner::Abandoned(started))) => *started < number,
@@ -160,6 +168,17 @@ mod tests {
         assert!(registry.settled());
         assert!(registry.sweep(next, &HashMap::new()).is_empty());
         assert!(registry.left().is_empty());
+    }
+
+    #[test]
+    fn what_went_while_it_was_looked_for_is_not_swept() {
+        let (mut registry, id) = (Registry::default(), fresh_id());
+        registry.attempt(id, path());
+        let number = registry.start_resync();
+        registry.forget(id);
+        assert!(registry.sweep(number, &found(id)).is_empty());
+        let next = registry.start_resync();
+        assert_eq!(registry.sweep(next, &found(id)).len(), 1);
     }
 
     #[test]
