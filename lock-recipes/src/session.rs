@@ -116,7 +116,8 @@ impl Session {
     pub(crate) async fn open(settings: &Arc<Settings>) -> Result<Opened, zookeeper_client::Error> {
         let sent = Moment::now();
         let connector = settings.connector().with_fail_eagerly();
-        let connect = connector.connect(settings.cluster.hosts());
+        // Boxed, because with TLS and SASL it is 19 KB that every caller's future would carry.
+        let connect = Box::pin(connector.connect(settings.cluster.hosts()));
         let (client, alive) = link::connect(connect).await?;
         let client = match settings.cluster.chroot() {
             None => client,

@@ -174,7 +174,8 @@ async fn outage(fault: Fault, timeout: Duration, length: Duration) {
 /// One outage that the session survives, and one that it does not.
 async fn outages(fault: Fault) {
     let timeout = seconds(3);
-    tokio::join!(outage(fault, timeout, millis(1_700)), outage(fault, timeout, seconds(5)),);
+    let outage = |length| Box::pin(outage(fault, timeout, length));
+    tokio::join!(outage(millis(1_700)), outage(seconds(5)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -195,6 +196,6 @@ async fn an_outage_of_a_frozen_server_leaves_nothing_behind() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "three outages of 20 s; make campaigns"]
 async fn outages_of_twenty_seconds_leave_nothing_behind() {
-    let twenty = |fault| outage(fault, seconds(6), seconds(20));
+    let twenty = |fault| Box::pin(outage(fault, seconds(6), seconds(20)));
     tokio::join!(twenty(Fault::Refused), twenty(Fault::Blackhole), twenty(Fault::Frozen));
 }
