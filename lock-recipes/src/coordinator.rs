@@ -14,7 +14,7 @@ use crate::builder::Builder;
 use crate::error::{CloseError, ConnectError};
 use crate::health::LossReason;
 use crate::reentrant::Holds;
-use crate::session::{Hex, Link, Opened, Session};
+use crate::session::{Hex, Link, Opened, Session, Trouble};
 use crate::settings::Settings;
 
 /// Between two tries to connect; doubled after each failure, and drawn at random below.
@@ -64,7 +64,8 @@ pub struct Coordinator {
 pub enum CoordinatorState {
     /// There is no session; one is being opened.
     Connecting,
-    /// There is a session.
+    /// There is a session. Its connection may be lost for the moment: see
+    /// [`Coordinator::is_connected`].
     Connected {
         /// Its id, as ZooKeeper counts it.
         session: i64,
@@ -164,6 +165,16 @@ impl Coordinator {
     #[must_use]
     pub fn state(&self) -> CoordinatorState {
         CoordinatorState::from(&*self.core.current.borrow())
+    }
+
+    /// Whether the connection stands at this moment: what a health endpoint asks. `false` during an
+    /// outage that the session may survive, when [`Coordinator::state`] still tells of the session.
+    #[must_use]
+    pub fn is_connected(&self) -> bool {
+        match &*self.core.current.borrow() {
+            Current::Session(session) => session.over().is_none() && session.is_connected(),
+            Current::Connecting | Current::Closed(_) => false,
+        }
     }
 
     /// Follows the state.
@@ -415,10 +426,12 @@ async fn settle_chroot(settings: &Settings, session: &Session) -> Result<(), Con
         Ok(Some(_)) => Ok(()),
         Ok(None) => Err(ConnectError::ChrootMissing { chroot: chroot.to_owned() }),
         // Since 3.9.2 looking needs READ, which a lock below does not.
-        Err(trouble) => match trouble.into_error() {
-            Error::NoAuth => Ok(()),
-            error => Err(refused(error)),
-        },
+        Err(Trouble::Refused(Error::NoAuth)) => Ok(()),
+        Err(Trouble::Refused(error)) => Err(refused(error)),
+        Err(Trouble::Unknown(source)) => {
+            let (hosts, waited) = (settings.cluster.hosts().to_owned(), session.request_timeout);
+            Err(ConnectError::TimedOut { hosts, waited, source })
+        }
     }
 }
 

@@ -97,7 +97,10 @@ pub enum AcquireError {
         operation: &'static str,
     },
     /// The connect string's chroot does not exist (any more).
-    #[error("cannot create {path}: the chroot {chroot} of the connect string does not exist")]
+    #[error(
+        "cannot create {path}: the chroot {chroot} of the connect string does not exist any more; \
+         create it again"
+    )]
     ChrootMissing {
         /// The lock's path.
         path: String,
@@ -111,7 +114,10 @@ pub enum AcquireError {
         path: String,
     },
     /// The lock's path was deleted again and again between its creation and the contender's.
-    #[error("{path} keeps being deleted as soon as it is created: {tries} tries")]
+    #[error(
+        "{path} keeps being deleted as soon as it is created: {tries} tries; find out who deletes \
+         it, or create it as a persistent node"
+    )]
     ParentVanishing {
         /// The lock's path.
         path: String,

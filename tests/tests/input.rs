@@ -584,9 +584,9 @@ a coordinator connects on a tokio runtime with its I/O and time drivers enabled
 /locks/a was not acquired within 1.5s: it waited behind _c_018f3f62-c3f8-8d71-b9f0-c2a4be6d8e11-lock-0000000007
 /locks/a was not acquired within 1.5s: it waited in the queue
 not authorized to create at /locks/a: a lock needs CREATE, READ and DELETE on its path, and READ on the contenders
-cannot create /locks/a: the chroot /shop of the connect string does not exist
+cannot create /locks/a: the chroot /shop of the connect string does not exist any more; create it again
 /locks/a does not exist, and ParentMode::MustExist keeps it from being created
-/locks/a keeps being deleted as soon as it is created: 100 tries
+/locks/a keeps being deleted as soon as it is created: 100 tries; find out who deletes it, or create it as a persistent node
 700000 bytes of data for /locks/a are above the limit of 524288
 the sequence numbers below /locks/a are used up (last: 2147483647) while clients queue that depend on them: let the path become empty and be deleted, which starts them anew
 the place in the queue of /locks/a was lost: its znode was deleted by another client

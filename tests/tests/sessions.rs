@@ -69,6 +69,22 @@ impl Line {
 }
 
 #[tokio::test]
+async fn an_outage_is_seen_although_the_session_survives_it() {
+    let line = Line::new("health").await;
+    let session = session_of(&line.coordinator);
+    assert!(line.coordinator.is_connected());
+    line.go_down();
+    let connected = async || line.coordinator.is_connected().then_some(());
+    eventually(SOON, "the outage is seen", async || connected().await.is_none().then_some(()))
+        .await;
+    assert_eq!(session_of(&line.coordinator), session);
+    line.come_back();
+    eventually(SOON, "connected again", connected).await;
+    line.coordinator.close().await.unwrap();
+    assert!(!line.coordinator.is_connected());
+}
+
+#[tokio::test]
 async fn a_short_outage_changes_nothing_and_a_long_one_brings_a_new_session() {
     let line = Line::short("outage").await;
     let mut states = line.coordinator.watch_state();
