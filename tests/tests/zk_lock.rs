@@ -114,6 +114,8 @@ fn lives(pid: u32) -> bool {
 async fn shared() -> (String, Observer) {
     static SERVER: OnceCell<Server> = OnceCell::const_new();
     init_logs();
+    // A build blocks the runtime for longer than the observer's session would live.
+    LazyLock::force(&ZK_LOCK);
     let server = SERVER.get_or_init(|| Server::builder().unsafe_fast().start()).await;
     let connect = server.connect_string();
     let observer = Observer::connect(&connect).await;
