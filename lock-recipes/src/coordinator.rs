@@ -308,6 +308,7 @@ struct End(watch::Sender<Current>);
 
 impl Drop for End {
     fn drop(&mut self) {
+        eprintln!("DBG end");
         self.0.send_if_modified(|current| {
             let open = !matches!(current, Current::Closed(_));
             if open {
@@ -326,6 +327,7 @@ async fn supervise(
     mut close: watch::Receiver<bool>,
 ) {
     let _end = End(current.clone());
+    eprintln!("DBG supervise");
     let mut opened = first;
     loop {
         let Opened { session, gone } = opened;

@@ -105,9 +105,10 @@ impl Scene {
         connect(&self.proxy.connect_string()).await
     }
 
-    /// A coordinator that no fault of the proxy reaches.
+    /// A coordinator that no fault of the proxy reaches, and that has patience with a busy machine.
     pub async fn direct(&self) -> Coordinator {
-        connect(&self.server.connect_string()).await
+        let builder = Coordinator::builder(&self.server.connect_string());
+        builder.session_timeout(seconds(6)).connect().await.unwrap()
     }
 
     /// A contender that nobody's code stands behind: it stays until it is deleted.
