@@ -308,7 +308,6 @@ struct End(watch::Sender<Current>);
 
 impl Drop for End {
     fn drop(&mut self) {
-        eprintln!("DBG end");
         self.0.send_if_modified(|current| {
             let open = !matches!(current, Current::Closed(_));
             if open {
@@ -327,7 +326,6 @@ async fn supervise(
     mut close: watch::Receiver<bool>,
 ) {
     let _end = End(current.clone());
-    eprintln!("DBG supervise");
     let mut opened = first;
     loop {
         let Opened { session, gone } = opened;

@@ -165,7 +165,6 @@ async fn guards_and_futures_outlive_their_runtime_and_say_so() {
     let server = Server::shared().await;
     let observer = Observer::connect(&server.connect_string()).await;
     for (flavor, end) in ENDS {
-        println!("DBG {flavor:?} {end:?}");
         let path = unique_path("runtime");
         let theirs = path.clone();
         let ((coordinator, guard, entered), service) = Service::start(flavor, end, async move {
