@@ -423,10 +423,9 @@ async fn settle_chroot(settings: &Settings, session: &Session) -> Result<(), Con
         return made.map_err(|trouble| refused(trouble.into_error()));
     }
     match session.answer(root.check_stat(chroot)).await {
-        Ok(Some(_)) => Ok(()),
         Ok(None) => Err(ConnectError::ChrootMissing { chroot: chroot.to_owned() }),
         // Since 3.9.2 looking needs READ, which a lock below does not.
-        Err(Trouble::Refused(Error::NoAuth)) => Ok(()),
+        Ok(Some(_)) | Err(Trouble::Refused(Error::NoAuth)) => Ok(()),
         Err(Trouble::Refused(error)) => Err(refused(error)),
         Err(Trouble::Unknown(source)) => {
             let (hosts, waited) = (settings.cluster.hosts().to_owned(), session.request_timeout);
