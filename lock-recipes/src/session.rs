@@ -148,7 +148,7 @@ impl Session {
             _gone: gone_sender,
             client,
         });
-        // Both hold the session weakly between their steps' ends: over() ends them.
+        // Both keep the session until it is over.
         tokio::spawn(monitor::run(Arc::clone(&session)));
         tokio::spawn(janitor::run(Arc::clone(&session), jobs));
         Ok(Opened { session, gone })

@@ -48,8 +48,7 @@ pub(super) async fn run(session: Arc<Session>) {
                 tracing::debug!(session = %Hex(session.id), %reason, "the session is over");
                 return;
             }
-            // Once: it ends the session.
-            () = &mut vanished, if session.over().is_none() => {
+            () = &mut vanished => {
                 let reason = match link.state() {
                     SessionState::Expired => LossReason::SessionExpired,
                     SessionState::AuthFailed => LossReason::AuthFailed,
