@@ -1,15 +1,14 @@
 # Every command that people and CI run. `make` alone lists them.
 
 .PHONY: help demo test check fmt clippy docs doctests external-types model campaigns bench test-39 \
-	zookeeper-up zookeeper-down clean
+	zookeeper-up zookeeper-down ensemble-up ensemble-down compose-config clean
 # One cargo at a time: two would only wait for each other's lock.
 .NOTPARALLEL:
 
 help: ## List these targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-demo: ## Watch workers queue for one lock, on a ZooKeeper of their own
-	@scripts/install-deps server
+demo: ## Watch locks being fought over, on three ZooKeeper servers of their own
 	@scripts/demo
 
 test: ## Run every test (Debian's ZooKeeper 3.8); say what was skipped, and why
@@ -61,5 +60,18 @@ zookeeper-up: ## Start a ZooKeeper on 127.0.0.1:2181 (or PORT=), files in target
 zookeeper-down: ## Stop it
 	@scripts/zookeeper down
 
-clean: zookeeper-down ## Stop the server, remove everything built
+ensemble-up: ## Start three, in Docker or without, on 2181-2183 (or from PORT= on)
+	@PORT=$(or $(PORT),2181) scripts/ensemble up
+
+ensemble-down: ## Stop them
+	@scripts/ensemble down
+
+compose-config: ## Check docker-compose.yml with every Compose that is here
+	@scripts/install-deps compose
+	docker-compose -f docker-compose.yml config --quiet
+	@! docker compose version >/dev/null 2>&1 || \
+		(set -x; docker compose -f docker-compose.yml config --quiet)
+
+clean: zookeeper-down ## Stop the servers, remove everything built
+	@scripts/ensemble down -v
 	cargo clean

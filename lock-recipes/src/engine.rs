@@ -7,7 +7,7 @@
 
 pub(crate) mod acquisition;
 mod driver;
-mod queue;
+pub(crate) mod queue;
 mod requests;
 mod step;
 mod watches;

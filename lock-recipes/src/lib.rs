@@ -89,6 +89,7 @@ mod health;
 mod hold;
 mod lock;
 mod node;
+pub mod observe;
 mod options;
 mod path;
 mod reentrant;

@@ -1,4 +1,4 @@
-//! The names of contenders: what this crate writes, and every form it honours.
+//! The names of contenders: what this crate writes, every form it honours, and those it shows.
 //!
 //! One table, by exact grammar. Whatever else lies among the children of a lock is not a contender.
 //!
@@ -10,18 +10,34 @@
 //! | go-zookeeper | `_c_<32 hex>-lock-<seq>` | exclusive |
 //! | kazoo | `<32 hex>__lock__<seq>`, `<32 hex>-lock-<seq>`, `<32 hex>__rlock__<seq>` | exclusive, exclusive, read |
 //! | ZooKeeper's own recipes | `x-<session>-<seq>`, `n_<seq>` | exclusive, candidate |
+//!
+//! Only shown, and only where they are ephemeral, because other things are named so too:
+//!
+//! | client | form | role |
+//! |---|---|---|
+//! | ZooKeeper's recipe document | `<uuid>-lock-<seq>`, `-read-`, `-write-`, `-n_` | exclusive, read, write, candidate |
+//! | Solr | `<session>-<node>-n_<seq>` | candidate |
+//! | `ClickHouse` | `leader_election-<seq>` | candidate |
+//! | Mesos | `json.info_<seq>`, `info_<seq>`, `<seq>` | candidate |
+//! | Accumulo | `zlock#<uuid>#<seq>`, `zlock-<seq>` | exclusive |
+//! | zk-ruby | `ex<seq>`, `sh<seq>`, `sem<seq>` | exclusive, read, permit |
+//! | `DistributedLock` (.NET) | `lock-<seq>`, `read-<seq>`, `write-<seq>`, `semaphore-<seq>` | exclusive, read, write, permit |
+
+mod forms;
 
 use std::fmt;
 use std::sync::Arc;
 
 use uuid::Uuid;
 
+use self::forms::Parts;
+
 /// The client whose way of naming a contender follows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
     /// `_c_<uuid>-lock-<sequence>`: honoured by Curator, go-zookeeper and zookeeper-client. This
-    /// crate writes it unless told otherwise.
+    /// crate writes it unless told otherwise. Spark, Flink and Hive name their latches so.
     #[default]
     Curator,
     /// `<32 hex>__lock__<sequence>`: the only form an unmodified kazoo honours. Curator does not.
@@ -30,6 +46,55 @@ pub enum Dialect {
     GoZookeeper,
     /// `x-<session>-<sequence>` and `n_<sequence>`, of ZooKeeper's own recipes. Read, never written.
     ZooKeeper,
+    /// Solr's elections. This and the following are read for display only.
+    Solr,
+    /// `ClickHouse`'s leader elections.
+    ClickHouse,
+    /// Mesos masters and log replicas.
+    Mesos,
+    /// Accumulo's service locks.
+    Accumulo,
+    /// The Ruby gem `zk`.
+    ZkRuby,
+    /// The .NET package `DistributedLock.ZooKeeper`.
+    DistributedLock,
+    /// The failover controllers of HDFS and YARN: one ephemeral node, without a queue.
+    Hadoop,
+    /// `HBase`'s active master: one ephemeral node.
+    HBase,
+    /// Kafka's controller: one ephemeral node.
+    Kafka,
+    /// Helix's controller: one ephemeral node.
+    Helix,
+}
+
+impl Dialect {
+    /// The name by which tools print it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Curator => "curator",
+            Self::Kazoo => "kazoo",
+            Self::GoZookeeper => "go-zookeeper",
+            Self::ZooKeeper => "zookeeper",
+            Self::Solr => "solr",
+            Self::ClickHouse => "clickhouse",
+            Self::Mesos => "mesos",
+            Self::Accumulo => "accumulo",
+            Self::ZkRuby => "zk-ruby",
+            Self::DistributedLock => "distributed-lock",
+            Self::Hadoop => "hadoop",
+            Self::HBase => "hbase",
+            Self::Kafka => "kafka",
+            Self::Helix => "helix",
+        }
+    }
+}
+
+impl fmt::Display for Dialect {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
 }
 
 /// What a contender asks for.
@@ -49,10 +114,22 @@ pub enum Role {
 }
 
 impl Role {
-    /// Whether a contender of this role stands in the queue of an exclusive lock. Readers and
-    /// writers do: a path is meant for one recipe, and where two meet, exclusion wins.
-    pub(crate) fn contends_for_exclusive(self) -> bool {
-        matches!(self, Self::Exclusive | Self::Read | Self::Write)
+    /// The name by which tools print it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Exclusive => "exclusive",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Permit => "permit",
+            Self::Candidate => "candidate",
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
     }
 }
 
@@ -73,33 +150,11 @@ pub struct ContenderName {
     parts: Parts,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-struct Parts {
-    sequence: i64,
-    form: Form,
-    unique: Option<Uuid>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-enum Form {
-    CuratorLock,
-    CuratorRead,
-    CuratorWrite,
-    CuratorLease,
-    CuratorLatch,
-    GoLock,
-    KazooLock,
-    KazooDashLock,
-    KazooRead,
-    ZooKeeperLock,
-    ZooKeeperCandidate,
-}
-
 impl ContenderName {
     /// Recognises a child's name; `None` if it is no contender's.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
-        parse(name).map(|parts| Self { text: name.into(), parts })
+        forms::parse(name).map(|parts| Self { text: name.into(), parts })
     }
 
     /// The name as it stands in ZooKeeper.
@@ -111,32 +166,24 @@ impl ContenderName {
     /// The client whose form it is.
     #[must_use]
     pub fn dialect(&self) -> Dialect {
-        match self.parts.form {
-            Form::CuratorLock
-            | Form::CuratorRead
-            | Form::CuratorWrite
-            | Form::CuratorLease
-            | Form::CuratorLatch => Dialect::Curator,
-            Form::GoLock => Dialect::GoZookeeper,
-            Form::KazooLock | Form::KazooDashLock | Form::KazooRead => Dialect::Kazoo,
-            Form::ZooKeeperLock | Form::ZooKeeperCandidate => Dialect::ZooKeeper,
-        }
+        self.parts.form.dialect()
     }
 
     /// What it asks for.
     #[must_use]
     pub fn role(&self) -> Role {
-        match self.parts.form {
-            Form::CuratorLock
-            | Form::GoLock
-            | Form::KazooLock
-            | Form::KazooDashLock
-            | Form::ZooKeeperLock => Role::Exclusive,
-            Form::CuratorRead | Form::KazooRead => Role::Read,
-            Form::CuratorWrite => Role::Write,
-            Form::CuratorLease => Role::Permit,
-            Form::CuratorLatch | Form::ZooKeeperCandidate => Role::Candidate,
-        }
+        self.parts.form.role()
+    }
+
+    /// Whether the recipes of this crate stand in one queue with it. The other forms are only shown.
+    pub(crate) fn is_honoured(&self) -> bool {
+        self.parts.form.is_honoured()
+    }
+
+    /// Whether it stands in the queue of an exclusive lock. Readers and writers do: a path is meant
+    /// for one recipe, and where two meet, exclusion wins.
+    pub(crate) fn contends_for_exclusive(&self) -> bool {
+        self.is_honoured() && matches!(self.role(), Role::Exclusive | Role::Read | Role::Write)
     }
 
     /// The number the server appended. It orders the queue while it is healthy; past the limit of
@@ -154,8 +201,13 @@ impl ContenderName {
 
     /// The uuid of the create request that made it, if this crate wrote it.
     pub(crate) fn own_id(&self) -> Option<Uuid> {
-        self.parts.unique.filter(|unique| unique.get_version_num() == 8)
+        self.parts.unique.filter(|unique| self.is_honoured() && unique.get_version_num() == 8)
     }
+}
+
+/// Whether a name is 32 hex digits and nothing else: kazoo's leases and members.
+pub(crate) fn is_bare_uuid(name: &str) -> bool {
+    forms::take_uuid(name, 32).is_some_and(|(_, rest)| rest.is_empty())
 }
 
 /// A fresh uuid for one create request.
@@ -169,85 +221,6 @@ pub(crate) fn prefix(dialect: Dialect, id: Uuid) -> String {
         Dialect::Kazoo => format!("{}__lock__", id.simple()),
         _ => format!("_c_{id}-lock-"),
     }
-}
-
-fn parse(name: &str) -> Option<Parts> {
-    if let Some(rest) = name.strip_prefix("_c_") {
-        if let Some((unique, rest)) = take_uuid(rest, 36) {
-            return marked(
-                rest.strip_prefix('-')?,
-                Some(unique),
-                &[
-                    ("lock-", Form::CuratorLock),
-                    ("__READ__", Form::CuratorRead),
-                    ("__WRIT__", Form::CuratorWrite),
-                    ("lease-", Form::CuratorLease),
-                    ("latch-", Form::CuratorLatch),
-                ],
-            );
-        }
-        let (unique, rest) = take_uuid(rest, 32)?;
-        return marked(rest, Some(unique), &[("-lock-", Form::GoLock)]);
-    }
-    if let Some((unique, rest)) = take_uuid(name, 32) {
-        return marked(
-            rest,
-            Some(unique),
-            &[
-                ("__lock__", Form::KazooLock),
-                ("-lock-", Form::KazooDashLock),
-                ("__rlock__", Form::KazooRead),
-            ],
-        );
-    }
-    if let Some(rest) = name.strip_prefix("x-") {
-        return zookeeper_lock(rest);
-    }
-    marked(name, None, &[("n_", Form::ZooKeeperCandidate)])
-}
-
-fn marked(rest: &str, unique: Option<Uuid>, forms: &[(&str, Form)]) -> Option<Parts> {
-    forms.iter().find_map(|&(marker, form)| {
-        let sequence = parse_sequence(rest.strip_prefix(marker)?)?;
-        Some(Parts { sequence, form, unique })
-    })
-}
-
-/// `x-<session>-<seq>`: the session in decimal, perhaps negative (Java), or in 16 hex digits (C).
-fn zookeeper_lock(rest: &str) -> Option<Parts> {
-    // The number may have a sign of its own: "x-12--000000001".
-    let at = rest.len().checked_sub(11).filter(|_| rest.is_ascii())?;
-    let (session, number) = rest.split_at(at);
-    let (session, number) = match session.strip_suffix('-') {
-        Some(session) if number.starts_with('-') => (session, number.to_owned()),
-        _ => (session, number.strip_prefix('-')?.to_owned()),
-    };
-    let decimal = session.strip_prefix('-').unwrap_or(session);
-    let known = !decimal.is_empty() && decimal.bytes().all(|byte| byte.is_ascii_digit())
-        || session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit());
-    let sequence = parse_sequence(&number).filter(|_| known)?;
-    Some(Parts { sequence, form: Form::ZooKeeperLock, unique: None })
-}
-
-/// A uuid in the form of `length` characters at the start: 36 with hyphens, 32 without.
-fn take_uuid(text: &str, length: usize) -> Option<(Uuid, &str)> {
-    let (unique, rest) = text.split_at_checked(length)?;
-    let hyphens = unique.bytes().filter(|&byte| byte == b'-').count();
-    if unique.starts_with('{') || hyphens != if length == 36 { 4 } else { 0 } {
-        return None;
-    }
-    Some((Uuid::try_parse(unique).ok()?, rest))
-}
-
-/// What the server writes with `%010d`: ten digits, or a sign and nine or ten; nineteen digits are
-/// the proposed form of numbers beyond 32 bits.
-fn parse_sequence(text: &str) -> Option<i64> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let length = match (text.len() - digits.len(), digits.len()) {
-        (0, 10 | 19) | (1, 9 | 10) => digits.bytes().all(|byte| byte.is_ascii_digit()),
-        _ => false,
-    };
-    length.then(|| text.parse().ok()).flatten()
 }
 
 impl fmt::Display for ContenderName {
@@ -276,7 +249,10 @@ mod tests {
 
     #[test]
     fn every_form_of_the_table_is_recognised() {
-        use Dialect::{Curator, GoZookeeper, Kazoo, ZooKeeper};
+        use Dialect::{
+            Accumulo, ClickHouse, Curator, DistributedLock, GoZookeeper, Kazoo, Mesos, Solr,
+            ZkRuby, ZooKeeper,
+        };
         use Role::{Candidate, Exclusive, Permit, Read, Write};
         for (name, expected) in [
             (format!("_c_{UUID}-lock-0000000001"), (Curator, Exclusive, 1)),
@@ -293,6 +269,25 @@ mod tests {
             ("x-0100000a3f2b0001-0000000012".to_owned(), (ZooKeeper, Exclusive, 12)),
             ("x-12--000000013".to_owned(), (ZooKeeper, Exclusive, -13)),
             ("n_0000000014".to_owned(), (ZooKeeper, Candidate, 14)),
+            (format!("_c_{UUID}-72057594037927936-latch-0000000015"), (Curator, Candidate, 15)),
+            (format!("{UUID}-lock-0000000016"), (ZooKeeper, Exclusive, 16)),
+            (format!("{UUID}-read-0000000017"), (ZooKeeper, Read, 17)),
+            (format!("{UUID}-write-0000000018"), (ZooKeeper, Write, 18)),
+            (format!("{UUID}-n_0000000019"), (ZooKeeper, Candidate, 19)),
+            ("72057594037927936-host:8983_solr-n_0000000020".to_owned(), (Solr, Candidate, 20)),
+            ("-72057594037927936-core_node1-n_0000000021".to_owned(), (Solr, Candidate, 21)),
+            ("leader_election-0000000022".to_owned(), (ClickHouse, Candidate, 22)),
+            ("json.info_0000000023".to_owned(), (Mesos, Candidate, 23)),
+            ("0000000024".to_owned(), (Mesos, Candidate, 24)),
+            (format!("zlock#{UUID}#0000000025"), (Accumulo, Exclusive, 25)),
+            ("zlock-0000000026".to_owned(), (Accumulo, Exclusive, 26)),
+            ("ex0000000027".to_owned(), (ZkRuby, Exclusive, 27)),
+            ("sh0000000028".to_owned(), (ZkRuby, Read, 28)),
+            ("sem0000000029".to_owned(), (ZkRuby, Permit, 29)),
+            ("lock-0000000030".to_owned(), (DistributedLock, Exclusive, 30)),
+            ("read-0000000031".to_owned(), (DistributedLock, Read, 31)),
+            ("write-0000000032".to_owned(), (DistributedLock, Write, 32)),
+            ("semaphore-0000000033".to_owned(), (DistributedLock, Permit, 33)),
             (format!("_c_{UUID}-lock-2147483647"), (Curator, Exclusive, 2_147_483_647)),
             (format!("_c_{UUID}-lock--2147483648"), (Curator, Exclusive, -2_147_483_648)),
             (format!("_c_{UUID}-lock--000000001"), (Curator, Exclusive, -1)),
@@ -309,7 +304,10 @@ mod tests {
             "0-config".to_owned(),
             "lock-".to_owned(),
             "lock-12".to_owned(),
-            "lock-0000000001".to_owned(),
+            "ex000000001".to_owned(),
+            "host-n_0000000001".to_owned(),
+            "-n_0000000001".to_owned(),
+            "zlock#abc#0000000001".to_owned(),
             "block-0000000000".to_owned(),
             "2015-06-11".to_owned(),
             "x__lock__abc".to_owned(),
@@ -335,6 +333,19 @@ mod tests {
         ] {
             assert_eq!(read(&name), None, "{name}");
         }
+    }
+
+    #[test]
+    fn no_acquisition_stands_in_a_queue_with_a_form_that_is_only_shown() {
+        for shown in ["lock-0000000001", "write-0000000001", "ex0000000001", "0000000001"] {
+            assert!(!ContenderName::parse(shown).unwrap().contends_for_exclusive(), "{shown}");
+        }
+        let honoured = [format!("{HEX}__rlock__0000000001"), "x-12-0000000001".to_owned()];
+        assert!(honoured.iter().all(|name| {
+            ContenderName::parse(name).is_some_and(|name| name.contends_for_exclusive())
+        }));
+        let latch = ContenderName::parse("n_0000000001").unwrap();
+        assert!(latch.is_honoured() && !latch.contends_for_exclusive());
     }
 
     #[test]

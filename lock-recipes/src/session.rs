@@ -23,6 +23,7 @@ use zookeeper_client::{Client, SessionState};
 use self::link::Alive;
 pub(crate) use self::link::{Link, WhileAlive};
 pub(crate) use self::monitor::Hex;
+pub(crate) use self::read::{Answer, Question, ask_together};
 use self::registry::Registry;
 use crate::clock::Moment;
 use crate::health::{LossReason, Validity};

@@ -114,7 +114,7 @@ async fn names(
     let (mut contenders, mut ignored) = (Vec::new(), Vec::new());
     for child in children {
         match ContenderName::parse(&child) {
-            Some(name) if name.role().contends_for_exclusive() => contenders.push(name),
+            Some(name) if name.contends_for_exclusive() => contenders.push(name),
             _ => ignored.push(child),
         }
     }

@@ -1,16 +1,85 @@
-//! Reading many contenders at once.
+//! Reading many nodes at once.
 
-use futures_util::future::join_all;
-use zookeeper_client::{Error, MultiReadResult, Stat};
+use futures_util::future::{Either, join_all};
+use zookeeper_client::{Client, Error, MultiReadResult, Stat};
 
 use super::{Session, Trouble};
 use crate::node::ContenderName;
 use crate::path::LockPath;
 
-/// How many nodes one multi-read asks for.
+/// How many contenders one multi-read asks for.
 const AT_ONCE: usize = 500;
 
 type Node = Option<(Vec<u8>, Stat)>;
+
+/// One of many questions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Question {
+    /// The data and `Stat` of a node.
+    Data(String),
+    /// The names of its children.
+    Children(String),
+}
+
+/// What ZooKeeper answered to it; [`Trouble::Refused`] is an answer too.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Data(Vec<u8>, Stat),
+    Children(Vec<String>),
+    Refused(Error),
+}
+
+/// Asks everything in one request; one by one, sent back to back, of servers before 3.6. The future
+/// must be polled at once: requests are sent in the order of the polls.
+pub(crate) async fn ask_together(
+    client: &Client,
+    questions: &[Question],
+) -> Result<Vec<Answer>, Error> {
+    let mut reader = client.new_multi_reader();
+    for question in questions {
+        match question {
+            Question::Data(path) => reader.add_get_data(path)?,
+            Question::Children(path) => reader.add_get_children(path)?,
+        }
+    }
+    match reader.commit().await {
+        Ok(results) => Ok(results.into_iter().map(Answer::from).collect()),
+        Err(Error::Unimplemented) => {
+            let one_by_one = questions.iter().map(|question| match question {
+                Question::Data(path) => {
+                    let data = client.get_data(path);
+                    let data = async { data.await.map(|(data, stat)| Answer::Data(data, stat)) };
+                    Either::Left(data)
+                }
+                Question::Children(path) => {
+                    let children = client.list_children(path);
+                    Either::Right(async { children.await.map(Answer::Children) })
+                }
+            });
+            let answers = join_all(one_by_one).await.into_iter().map(|answer| match answer {
+                Ok(answer) => Ok(answer),
+                Err(error) => match Trouble::from(error) {
+                    Trouble::Refused(error) => Ok(Answer::Refused(error)),
+                    Trouble::Unknown(error) => Err(error),
+                },
+            });
+            answers.collect()
+        }
+        Err(error) => Err(error),
+    }
+}
+
+impl From<MultiReadResult> for Answer {
+    fn from(result: MultiReadResult) -> Self {
+        match result {
+            MultiReadResult::Data { data, stat } => Self::Data(data, stat),
+            MultiReadResult::Children { children } => Self::Children(children),
+            MultiReadResult::Error { err } => Self::Refused(err),
+            // Nothing else was asked for.
+            _ => Self::Refused(Error::Unimplemented),
+        }
+    }
+}
 
 impl Session {
     /// The data and `Stat` of contenders, in their order; `None` for those that have gone.
@@ -21,44 +90,16 @@ impl Session {
     ) -> Result<Vec<Node>, Trouble> {
         let mut read = Vec::with_capacity(nodes.len());
         for chunk in nodes.chunks(AT_ONCE) {
-            let paths: Vec<_> = chunk.iter().map(|node| parent.child(node.as_str())).collect();
-            match self.read_together(&paths).await {
-                Ok(nodes) => read.extend(nodes),
-                // Servers before 3.6 read one by one.
-                Err(Trouble::Refused(Error::Unimplemented)) => {
-                    let one_by_one = paths.iter().map(|path| self.read_one(path));
-                    for node in join_all(one_by_one).await {
-                        read.push(node?);
-                    }
-                }
-                Err(trouble) => return Err(trouble),
+            let questions: Vec<_> =
+                chunk.iter().map(|node| Question::Data(parent.child(node.as_str()))).collect();
+            for answer in self.ask(|| ask_together(&self.client, &questions)).await? {
+                read.push(match answer {
+                    Answer::Data(data, stat) => Some((data, stat)),
+                    Answer::Refused(Error::NoNode) | Answer::Children(_) => None,
+                    Answer::Refused(error) => return Err(Trouble::Refused(error)),
+                });
             }
         }
         Ok(read)
-    }
-
-    async fn read_together(&self, paths: &[String]) -> Result<Vec<Node>, Trouble> {
-        let together = self.ask(|| {
-            let mut reader = self.client.new_multi_reader();
-            let added = paths.iter().try_for_each(|path| reader.add_get_data(path));
-            let commit = added.map(|()| reader.commit());
-            async { commit?.await }
-        });
-        let results = together.await?.into_iter().map(|result| match result {
-            MultiReadResult::Data { data, stat } => Ok(Some((data, stat))),
-            MultiReadResult::Error { err: Error::NoNode } => Ok(None),
-            MultiReadResult::Error { err } => Err(Trouble::Refused(err)),
-            // Nothing else was asked for.
-            _ => Ok(None),
-        });
-        results.collect()
-    }
-
-    async fn read_one(&self, path: &str) -> Result<Node, Trouble> {
-        match self.ask(|| self.client.get_data(path)).await {
-            Ok(node) => Ok(Some(node)),
-            Err(Trouble::Refused(Error::NoNode)) => Ok(None),
-            Err(trouble) => Err(trouble),
-        }
     }
 }

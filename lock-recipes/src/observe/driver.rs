@@ -1,0 +1,509 @@
+//! The task that observes: it owns the watches and the requests, feeds the tree, and tells what has
+//! changed.
+
+use std::collections::{HashMap, HashSet};
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt};
+use futures_util::{FutureExt, poll};
+use zookeeper_client::{
+    AddWatchMode, Error, EventType, OneshotWatcher, PersistentWatcher, WatchedEvent,
+};
+
+use super::lock::ObservedLock;
+use super::outbox::Outbox;
+use super::tree::{Depth, Tree};
+use super::{Gap, Listed, Method, ObserveError, Progress, Spec, Update};
+use crate::coordinator::Coordinator;
+use crate::session::{Answer, Question, Session, Trouble, WhileAlive, ask_together};
+
+/// How many nodes one request asks for, and how many requests are under way: enough to hide the
+/// latency of a far ensemble, and small answers.
+const AT_ONCE: usize = 128;
+const UNDER_WAY: usize = 8;
+
+/// Before a request is given up. The client notices a dead connection by itself, and sooner.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// After a request that failed although the connection stands.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a listing that brings no answer is begun again when it is read once.
+const TRIES: usize = 3;
+
+/// Between two looks at locks that change all the time, in units of what a look takes.
+const LOOK_SHARE: u32 = 5;
+
+/// Why it no longer goes on as it did.
+enum Outcome {
+    /// Read once, and told.
+    Done,
+    /// To be listed again: time to poll.
+    Again,
+    /// The connection, or an answer, was lost.
+    Lost(Error),
+    Failed(ObserveError),
+}
+
+type Requests = FuturesUnordered<BoxFuture<'static, (Vec<Question>, Result<Vec<Answer>, Trouble>)>>;
+
+struct Driver {
+    spec: Spec,
+    once: bool,
+    outbox: Arc<Outbox>,
+    tree: Tree,
+    told: HashMap<String, Arc<ObservedLock>>,
+    /// Everything was told once.
+    listed_before: bool,
+    /// Everything was told since the connection was lost.
+    listed: bool,
+    lost: Option<Instant>,
+    at_once: usize,
+    /// The server counts nodes, and has recursive watches: both since 3.6.
+    counts: bool,
+    watches: bool,
+}
+
+/// Says that nothing more will come, however the task ends.
+struct Close(Arc<Outbox>);
+
+impl Drop for Close {
+    fn drop(&mut self) {
+        self.0.close();
+    }
+}
+
+pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox: Arc<Outbox>) {
+    let _close = Close(Arc::clone(&outbox));
+    let mut tries = 0;
+    let mut driver = Driver {
+        tree: Tree::new(spec.roots.clone(), spec.depth),
+        spec,
+        once,
+        outbox,
+        told: HashMap::new(),
+        listed_before: false,
+        listed: false,
+        lost: None,
+        at_once: AT_ONCE,
+        counts: true,
+        watches: !once,
+    };
+    loop {
+        let Some(session) = coordinator.core.session().await else {
+            driver.outbox.push(Update::Failed(ObserveError::Closed));
+            return;
+        };
+        let outcome = driver.observe(&session).await;
+        // Not kept while a new session is waited for.
+        drop(session);
+        match outcome {
+            Outcome::Done => return,
+            Outcome::Again => {}
+            Outcome::Failed(error) => {
+                driver.outbox.push(Update::Failed(error));
+                return;
+            }
+            Outcome::Lost(source) => {
+                tracing::debug!(error = %source, "the view of the locks was interrupted");
+                tries += 1;
+                if once && tries >= TRIES {
+                    let root = driver.spec.roots.first().cloned().unwrap_or_default();
+                    driver.outbox.push(Update::Failed(ObserveError::NoAnswer { root, source }));
+                    return;
+                }
+                driver.lose();
+            }
+        }
+    }
+}
+
+impl Driver {
+    fn lose(&mut self) {
+        if !self.listed {
+            // An answer that is too large may be what the connection dies of.
+            self.at_once = (self.at_once / 2).max(1);
+        }
+        self.listed = false;
+        if self.lost.is_none() {
+            self.lost = Some(Instant::now());
+            self.outbox.push(Update::Disconnected);
+        }
+    }
+
+    /// Observes for as long as the connection stands.
+    async fn observe(&mut self, session: &Arc<Session>) -> Outcome {
+        let mut link = session.link();
+        tokio::select! {
+            () = session.connected() => {}
+            _ = session.ended() => return Outcome::Lost(Error::SessionExpired),
+        }
+        link.state();
+        let mut tree = Tree::new(self.spec.roots.clone(), self.spec.depth);
+        tree.remember(&self.tree);
+        self.tree = tree;
+        tokio::select! {
+            biased;
+            // First, since an answer may be the last thing that an old server says.
+            outcome = self.serve(session) => outcome,
+            _ = link.changed() => Outcome::Lost(Error::ConnectionLoss),
+            _ = session.ended() => Outcome::Lost(Error::SessionExpired),
+        }
+    }
+
+    async fn serve(&mut self, session: &Arc<Session>) -> Outcome {
+        match self.begin(session).await {
+            Ok(mut events) => self.follow(session, &mut events).await,
+            Err(Ended::Failed(error)) => Outcome::Failed(error),
+            Err(Ended::Lost(error)) => {
+                tokio::time::sleep(PAUSE).await;
+                Outcome::Lost(error)
+            }
+        }
+    }
+
+    /// Catches up with the leader, counts, and sets the watches.
+    async fn begin(&mut self, session: &Arc<Session>) -> Result<Events, Ended> {
+        answer(session.client.sync("/")).await.map_err(Trouble::into_error)?;
+        for root in self.spec.roots.clone() {
+            self.count(session, &root).await?;
+        }
+        let mut events = Events { session: Arc::clone(session), next: Vec::new() };
+        for root in self.spec.roots.iter().filter(|_| self.watches) {
+            match answer(session.client.watch(root, AddWatchMode::PersistentRecursive)).await {
+                Ok(watcher) => events.add(watcher),
+                Err(Trouble::Refused(Error::Unimplemented)) => {
+                    tracing::info!("the server has no recursive watches: listing again and again");
+                    self.watches = false;
+                    break;
+                }
+                Err(trouble) => return Err(trouble.into_error().into()),
+            }
+        }
+        if !self.watches {
+            events.next.clear();
+        }
+        Ok(events)
+    }
+
+    /// Asks how many nodes there are, once, if that matters.
+    async fn count(&mut self, session: &Session, root: &str) -> Result<(), Ended> {
+        let Some(limit) = self.spec.limit.filter(|_| self.counts && !self.listed_before) else {
+            return Ok(());
+        };
+        match answer(session.client.count_descendants_number(root)).await {
+            Ok(nodes) if nodes > limit => {
+                Err(Ended::Failed(ObserveError::TooLarge { root: root.to_owned(), nodes, limit }))
+            }
+            Ok(_) => Ok(()),
+            Err(Trouble::Refused(error)) => {
+                self.counts &= error != Error::Unimplemented;
+                Ok(())
+            }
+            Err(Trouble::Unknown(error)) => Err(error.into()),
+        }
+    }
+
+    /// Lists, tells, and follows the events.
+    async fn follow(&mut self, session: &Arc<Session>, events: &mut Events) -> Outcome {
+        let mut requests = Requests::new();
+        let mut folders = Folders::new(session);
+        let mut next_look = Instant::now();
+        loop {
+            while requests.len() < UNDER_WAY && !self.tree.wants_nothing() {
+                let questions = self.tree.questions(self.at_once);
+                if !questions.is_empty() {
+                    requests.push(ask(Arc::clone(session), questions).boxed());
+                }
+            }
+            let complete = requests.is_empty();
+            let now = Instant::now();
+            // What is listed again after a loss is told in one piece.
+            let shows = complete || self.listed || !(self.listed_before || self.once);
+            if self.tree.is_touched() && shows && (complete || now >= next_look) {
+                self.look(now);
+                next_look = Instant::now() + now.elapsed() * LOOK_SHARE;
+                if self.watches {
+                    folders.watch(&self.tree);
+                }
+                continue;
+            }
+            if let Some(limit) = self.spec.limit.filter(|_| !self.counts)
+                && self.tree.progress().0 > limit
+            {
+                let (root, nodes) = (self.spec.roots.join(" "), self.tree.progress().0);
+                return Outcome::Failed(ObserveError::TooLarge { root, nodes, limit });
+            }
+            if complete && !self.listed {
+                self.tell_listed();
+                if self.once {
+                    return Outcome::Done;
+                }
+            }
+            let waits_to_look = self.tree.is_touched() && shows;
+            tokio::select! {
+                biased;
+                event = events.next() => match event {
+                    Some(event) => self.tree.event(event.event_type, &event.path),
+                    None => return Outcome::Lost(Error::ConnectionLoss),
+                },
+                Some((questions, answers)) = requests.next(), if !complete => {
+                    // Events of the changes that the answers show have come before them.
+                    if !self.drain(events).await {
+                        return Outcome::Lost(Error::ConnectionLoss);
+                    }
+                    match answers {
+                        Ok(answers) => {
+                            for (question, answer) in questions.iter().zip(answers) {
+                                self.tree.answer(question, answer);
+                            }
+                            self.tell_progress(requests.len());
+                        }
+                        Err(trouble) => {
+                            tokio::time::sleep(PAUSE).await;
+                            return Outcome::Lost(trouble.into_error());
+                        }
+                    }
+                }
+                folder = folders.changed() => self.tree.list_again(&folder),
+                () = tokio::time::sleep_until(next_look.into()), if waits_to_look => {}
+                () = tokio::time::sleep(self.spec.poll), if complete && !self.watches => {
+                    self.listed = false;
+                    return Outcome::Again;
+                }
+            }
+        }
+    }
+
+    /// Takes every event that is there; whether more may come.
+    async fn drain(&mut self, events: &mut Events) -> bool {
+        loop {
+            match poll!(pin!(events.next())) {
+                Poll::Ready(Some(event)) => self.tree.event(event.event_type, &event.path),
+                Poll::Ready(None) => return false,
+                Poll::Pending => return true,
+            }
+        }
+    }
+
+    /// Tells what has changed.
+    fn look(&mut self, now: Instant) {
+        for (path, lock) in self.tree.changes() {
+            let Some(mut lock) = lock.filter(|_| self.is_wanted(&path)) else {
+                // While everything is listed, what is not there may be still to come.
+                if self.listed && self.told.remove(&path).is_some() {
+                    self.outbox.push(Update::Gone(path));
+                }
+                continue;
+            };
+            let known = self.told.get(&path);
+            for holder in &mut lock.holders {
+                let held = known
+                    .and_then(|known| known.holders.iter().find(|known| known.node == holder.node));
+                holder.granted = match held {
+                    Some(held) => held.granted,
+                    None => (self.listed && self.watches).then_some(now),
+                };
+            }
+            if known.is_none_or(|known| **known != lock) {
+                let lock = Arc::new(lock);
+                self.told.insert(path, Arc::clone(&lock));
+                self.outbox.push(Update::Lock(lock));
+            }
+        }
+    }
+
+    fn is_wanted(&self, path: &str) -> bool {
+        self.spec.depth == Depth::Everything || self.spec.roots.iter().any(|root| root == path)
+    }
+
+    fn tell_progress(&self, under_way: usize) {
+        if !self.listed {
+            let (nodes, left) = self.tree.progress();
+            self.outbox.push(Update::Listing(Progress { nodes, left: left + under_way }));
+        }
+    }
+
+    fn tell_listed(&mut self) {
+        self.listed = true;
+        if self.spec.depth == Depth::Locks {
+            for root in self.spec.roots.clone() {
+                if !self.told.contains_key(&root)
+                    && let Some(lock) = self.tree.emptied(&root)
+                {
+                    let lock = Arc::new(lock);
+                    self.told.insert(root, Arc::clone(&lock));
+                    self.outbox.push(Update::Lock(lock));
+                }
+            }
+        }
+        let paths: HashSet<String> = self.told.keys().cloned().collect();
+        let gone = paths.into_iter().filter(|path| {
+            let emptied = self.spec.depth == Depth::Locks && self.tree.emptied(path).is_some();
+            !emptied && self.tree.lock(path).is_none()
+        });
+        for path in gone.collect::<Vec<_>>() {
+            self.told.remove(&path);
+            self.outbox.push(Update::Gone(path));
+        }
+        let roots = self.spec.roots.iter();
+        let gap = self.lost.take().map(|from| Gap { from, until: Instant::now() });
+        self.outbox.push(Update::Listed(Listed {
+            nodes: self.tree.progress().0,
+            denied: self.tree.denied().map(str::to_owned).collect(),
+            missing: roots.filter(|root| self.tree.is_missing(root)).cloned().collect(),
+            by: match (self.once, self.watches) {
+                (true, _) => Method::Once,
+                (false, true) => Method::Watch,
+                (false, false) => Method::Poll(self.spec.poll),
+            },
+            gap,
+        }));
+        (self.listed_before, self.at_once) = (true, AT_ONCE);
+    }
+}
+
+/// Why it did not begin.
+enum Ended {
+    Lost(Error),
+    Failed(ObserveError),
+}
+
+impl From<Error> for Ended {
+    fn from(error: Error) -> Self {
+        Self::Lost(error)
+    }
+}
+
+async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+    match tokio::time::timeout(ANSWER, request).await {
+        Ok(answer) => answer.map_err(Trouble::from),
+        Err(_) => Err(Trouble::Unknown(Error::Timeout)),
+    }
+}
+
+/// Asks together, and one by one where the whole is refused.
+async fn ask(
+    session: Arc<Session>,
+    questions: Vec<Question>,
+) -> (Vec<Question>, Result<Vec<Answer>, Trouble>) {
+    let mut answers = answer(ask_together(&session.client, &questions)).await;
+    if let Err(Trouble::Refused(_)) = answers {
+        let mut each = Vec::with_capacity(questions.len());
+        for question in &questions {
+            match answer(ask_together(&session.client, std::slice::from_ref(question))).await {
+                Ok(answer) => each.extend(answer),
+                Err(Trouble::Refused(error)) => each.push(Answer::Refused(error)),
+                Err(trouble) => return (questions, Err(trouble)),
+            }
+        }
+        answers = Ok(each);
+    }
+    (questions, answers)
+}
+
+/// The events of all roots, in the order in which they came.
+struct Events {
+    session: Arc<Session>,
+    next: Vec<WhileAlive<(PersistentWatcher, WatchedEvent)>>,
+}
+
+impl Events {
+    fn add(&mut self, watcher: PersistentWatcher) {
+        let next = self.after(watcher);
+        self.next.push(next);
+    }
+
+    fn after(
+        &self,
+        mut watcher: PersistentWatcher,
+    ) -> WhileAlive<(PersistentWatcher, WatchedEvent)> {
+        self.session.while_alive(async move {
+            let event = watcher.changed().await;
+            (watcher, event)
+        })
+    }
+
+    /// The next event; `None` once the connection is lost. Cancel safe.
+    fn next(&mut self) -> impl Future<Output = Option<WatchedEvent>> {
+        std::future::poll_fn(|cx| self.poll_next(cx))
+    }
+
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchedEvent>> {
+        for index in 0..self.next.len() {
+            let Some(next) = self.next.get_mut(index) else { continue };
+            let Poll::Ready(ready) = next.poll_unpin(cx) else { continue };
+            // A watcher is not asked again after the end of its session.
+            let Some((watcher, event)) =
+                ready.filter(|(_, event)| event.event_type != EventType::Session)
+            else {
+                self.next.clear();
+                return Poll::Ready(None);
+            };
+            let after = self.after(watcher);
+            if let Some(next) = self.next.get_mut(index) {
+                *next = after;
+            }
+            return Poll::Ready(Some(event));
+        }
+        Poll::Pending
+    }
+}
+
+/// Folders with contenders that we may not read: newer servers send no events of these, and a watch
+/// of the folder's children is what is left.
+struct Folders {
+    session: Arc<Session>,
+    watched: HashSet<String>,
+    steps: FuturesUnordered<BoxFuture<'static, Option<Step>>>,
+}
+
+enum Step {
+    Armed(String, OneshotWatcher),
+    Fired(String),
+}
+
+impl Folders {
+    fn new(session: &Arc<Session>) -> Self {
+        let steps = FuturesUnordered::new();
+        Self { session: Arc::clone(session), watched: HashSet::new(), steps }
+    }
+
+    fn watch(&mut self, tree: &Tree) {
+        for folder in tree.blind() {
+            if self.watched.insert(folder.clone()) {
+                self.steps.push(arm(Arc::clone(&self.session), folder.clone()).boxed());
+            }
+        }
+    }
+
+    /// A folder to be listed again: its watch has just been set. Cancel safe.
+    async fn changed(&mut self) -> String {
+        loop {
+            match self.steps.next().await {
+                Some(Some(Step::Armed(folder, watcher))) => {
+                    let fired = self.session.while_alive(watcher.changed());
+                    let name = folder.clone();
+                    let fired = async move { fired.await.map(|_| Step::Fired(name)) };
+                    self.steps.push(fired.boxed());
+                    return folder;
+                }
+                Some(Some(Step::Fired(folder))) => {
+                    self.steps.push(arm(Arc::clone(&self.session), folder).boxed());
+                }
+                Some(None) => {}
+                None => std::future::pending().await,
+            }
+        }
+    }
+}
+
+async fn arm(session: Arc<Session>, folder: String) -> Option<Step> {
+    let (_, watcher) = answer(session.client.list_and_watch_children(&folder)).await.ok()?;
+    Some(Step::Armed(folder, watcher))
+}
