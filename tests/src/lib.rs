@@ -4,6 +4,7 @@
 //! - [`Proxy`] stands between a client and a server, understands the frames, and cuts, holds, drops,
 //!   delays or rewrites them;
 //! - [`Helper`] runs another process that can be frozen and killed;
+//! - [`Terminal`] runs a program in a terminal and looks at its screen as a person would;
 //! - [`Observer`] looks at the server through the raw client, never through the library under test, and
 //!   [`Recorder`] checks that at most one holder was ever inside;
 //! - [`eventually`], [`stays`] and [`within`] are the only ways to wait: every wait has a bound.
@@ -23,6 +24,7 @@ pub mod ensemble;
 pub mod observe;
 pub mod process;
 pub mod proxy;
+pub mod pty;
 pub mod record;
 pub mod server;
 pub mod wait;
@@ -32,6 +34,7 @@ pub use logs::init_logs;
 pub use observe::Observer;
 pub use process::Helper;
 pub use proxy::Proxy;
+pub use pty::Terminal;
 pub use record::{FileRecorder, History, Recorder};
 pub use server::Server;
 pub use wait::{eventually, stays, within};
