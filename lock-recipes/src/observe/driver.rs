@@ -1,7 +1,7 @@
 //! The task that observes: it owns the watches and the requests, feeds the tree, and tells what has
 //! changed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
@@ -58,6 +58,8 @@ struct Driver {
     outbox: Arc<Outbox>,
     tree: Tree,
     told: HashMap<String, Arc<ObservedLock>>,
+    /// Locks that are told when everything is listed.
+    held_back: BTreeSet<String>,
     /// Everything was told once.
     listed_before: bool,
     /// Everything was told since the connection was lost.
@@ -87,6 +89,7 @@ pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox
         once,
         outbox,
         told: HashMap::new(),
+        held_back: BTreeSet::new(),
         listed_before: false,
         listed: false,
         lost: None,
@@ -221,10 +224,9 @@ impl Driver {
                     requests.push(ask(Arc::clone(session), questions).boxed());
                 }
             }
-            let complete = requests.is_empty();
+            let complete = requests.is_empty() && self.tree.wants_nothing();
             let now = Instant::now();
-            // What is listed again after a loss is told in one piece.
-            let shows = complete || self.listed || !(self.listed_before || self.once);
+            let shows = complete || self.streams();
             if self.tree.is_touched() && shows && (complete || now >= next_look) {
                 self.look(now);
                 next_look = Instant::now() + now.elapsed() * LOOK_SHARE;
@@ -252,7 +254,7 @@ impl Driver {
                     Some(event) => self.tree.event(event.event_type, &event.path),
                     None => return Outcome::Lost(Error::ConnectionLoss),
                 },
-                Some((questions, answers)) = requests.next(), if !complete => {
+                Some((questions, answers)) = requests.next(), if !requests.is_empty() => {
                     // Events of the changes that the answers show have come before them.
                     if !self.drain(events).await {
                         return Outcome::Lost(Error::ConnectionLoss);
@@ -311,11 +313,25 @@ impl Driver {
                 };
             }
             if known.is_none_or(|known| **known != lock) {
-                let lock = Arc::new(lock);
-                self.told.insert(path, Arc::clone(&lock));
-                self.outbox.push(Update::Lock(lock));
+                self.tell(path, lock);
             }
         }
+    }
+
+    /// Whether what is found is told at once. What is read once, or again after a loss, is told in
+    /// one piece.
+    fn streams(&self) -> bool {
+        self.listed || !(self.listed_before || self.once)
+    }
+
+    fn tell(&mut self, path: String, lock: ObservedLock) {
+        let lock = Arc::new(lock);
+        if self.streams() {
+            self.outbox.push(Update::Lock(Arc::clone(&lock)));
+        } else {
+            self.held_back.insert(path.clone());
+        }
+        self.told.insert(path, lock);
     }
 
     fn is_wanted(&self, path: &str) -> bool {
@@ -330,15 +346,12 @@ impl Driver {
     }
 
     fn tell_listed(&mut self) {
-        self.listed = true;
         if self.spec.depth == Depth::Locks {
             for root in self.spec.roots.clone() {
                 if !self.told.contains_key(&root)
                     && let Some(lock) = self.tree.emptied(&root)
                 {
-                    let lock = Arc::new(lock);
-                    self.told.insert(root, Arc::clone(&lock));
-                    self.outbox.push(Update::Lock(lock));
+                    self.tell(root, lock);
                 }
             }
         }
@@ -351,6 +364,12 @@ impl Driver {
             self.told.remove(&path);
             self.outbox.push(Update::Gone(path));
         }
+        for path in std::mem::take(&mut self.held_back) {
+            if let Some(lock) = self.told.get(&path) {
+                self.outbox.push(Update::Lock(Arc::clone(lock)));
+            }
+        }
+        self.listed = true;
         let roots = self.spec.roots.iter();
         let gap = self.lost.take().map(|from| Gap { from, until: Instant::now() });
         self.outbox.push(Update::Listed(Listed {

@@ -1,0 +1,160 @@
+//! The JSON contract, schema 1: `docs/json.md` describes it. Fields may be added, never changed.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use jiff::Timestamp;
+use lock_recipes::observe::{Listed, Method, ObservedContender, ObservedLock};
+use serde::Serialize;
+
+use crate::row;
+
+const SCHEMA: u32 = 1;
+
+/// The answer of `list` and `show`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Document<'a> {
+    schema: u32,
+    locks: Vec<Lock<'a>>,
+    /// What could not be read, where something could not.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    denied: &'a [String],
+}
+
+impl<'a> Document<'a> {
+    pub(crate) fn new(
+        locks: impl IntoIterator<Item = &'a ObservedLock>,
+        denied: &'a [String],
+    ) -> Self {
+        let locks = locks.into_iter().map(Lock::of).collect();
+        Self { schema: SCHEMA, locks, denied }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Lock<'a> {
+    path: &'a str,
+    kind: &'static str,
+    dialect: &'static str,
+    holders: Vec<Contender<'a>>,
+    waiters: Vec<Contender<'a>>,
+    ignored: &'a [String],
+    creates: Option<u32>,
+    counter_used: Option<f64>,
+}
+
+impl<'a> Lock<'a> {
+    fn of(lock: &'a ObservedLock) -> Self {
+        let waiter = |contender: &'a ObservedContender| {
+            let behind = Some(&*contender.behind);
+            Contender { behind, ..Contender::of(contender) }
+        };
+        Self {
+            path: &lock.path,
+            kind: lock.kind.as_str(),
+            dialect: row::dialect(lock),
+            holders: lock.holders.iter().map(Contender::of).collect(),
+            waiters: lock.waiters.iter().map(waiter).collect(),
+            ignored: &lock.ignored,
+            creates: lock.creates,
+            counter_used: lock.counter_used(),
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Contender<'a> {
+    node: &'a str,
+    role: &'static str,
+    token: Option<String>,
+    session: Option<String>,
+    data: Option<&'a str>,
+    data_base64: Option<String>,
+    queued_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    behind: Option<&'a [String]>,
+}
+
+impl<'a> Contender<'a> {
+    fn of(contender: &'a ObservedContender) -> Self {
+        let facts = contender.facts.read();
+        let data = facts.map(|facts| std::str::from_utf8(&facts.data).map_err(|_| &*facts.data));
+        Self {
+            node: &contender.node,
+            role: contender.role.as_str(),
+            token: row::contender_token(contender).map(|token| token.to_string()),
+            session: facts.map(|facts| row::session(facts.session)),
+            data: data.and_then(Result::ok),
+            data_base64: data.and_then(Result::err).map(|bytes| STANDARD.encode(bytes)),
+            queued_at: facts.and_then(|facts| rfc3339(facts.queued_at)),
+            behind: None,
+        }
+    }
+}
+
+/// A time of the server's, in milliseconds as ZooKeeper keeps it; none beyond the calendar.
+fn rfc3339(unix: std::time::Duration) -> Option<String> {
+    let millis = i64::try_from(unix.as_millis()).ok()?;
+    Some(format!("{:.3}", Timestamp::from_millisecond(millis).ok()?))
+}
+
+/// One line of `--watch`.
+#[derive(Debug, Serialize)]
+pub(crate) struct Record<'a> {
+    schema: u32,
+    seq: u64,
+    at: String,
+    #[serde(flatten)]
+    change: Change<'a>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(crate) enum Change<'a> {
+    Lock {
+        lock: Box<LockBody<'a>>,
+    },
+    Gone {
+        path: &'a str,
+    },
+    Listed {
+        nodes: usize,
+        denied: &'a [String],
+        missing: &'a [String],
+        by: &'static str,
+        gap_seconds: Option<f64>,
+    },
+    Disconnected,
+}
+
+/// A lock inside a record.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct LockBody<'a>(Lock<'a>);
+
+impl<'a> Change<'a> {
+    pub(crate) fn lock(lock: &'a ObservedLock) -> Self {
+        Self::Lock { lock: Box::new(LockBody(Lock::of(lock))) }
+    }
+
+    pub(crate) fn listed(listed: &'a Listed) -> Self {
+        let by = match listed.by {
+            Method::Watch => "watch",
+            Method::Poll(_) => "poll",
+            _ => "once",
+        };
+        let gap = listed.gap.map(|gap| gap.until.saturating_duration_since(gap.from));
+        Self::Listed {
+            nodes: listed.nodes,
+            denied: &listed.denied,
+            missing: &listed.missing,
+            by,
+            gap_seconds: gap.map(|gap| gap.as_secs_f64()),
+        }
+    }
+}
+
+impl<'a> Record<'a> {
+    pub(crate) fn new(seq: u64, now: row::Now, change: Change<'a>) -> Self {
+        Self { schema: SCHEMA, seq, at: rfc3339(now.unix).unwrap_or_default(), change }
+    }
+}
