@@ -235,7 +235,10 @@ impl Observer {
 
     /// Looks below this root too. One that lies below another is left out.
     pub fn root(mut self, root: Root) -> Self {
-        let root = root.to_string();
+        let root = match root {
+            Root::Everything => "/".to_owned(),
+            Root::Below(path) => path.to_string(),
+        };
         if !self.spec.roots.iter().any(|known| covers(known, &root)) {
             self.spec.roots.retain(|known| !covers(&root, known));
             self.spec.roots.push(root);

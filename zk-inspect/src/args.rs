@@ -87,6 +87,18 @@ pub(crate) struct Global {
     /// screen is on
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) log: Option<PathBuf>,
+
+    /// Panics there two seconds after the start: to try that the terminal survives it
+    #[arg(long, hide = true, value_enum)]
+    pub(crate) panic_in: Option<PanicIn>,
+}
+
+/// Where to panic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum PanicIn {
+    Draw,
+    Task,
+    Thread,
 }
 
 impl Global {

@@ -13,6 +13,7 @@ use crossterm::terminal::{
 };
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
+use ratatui::layout::{Position, Rect};
 use rustix::process::{Signal, kill_current_process_group};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 use tokio::sync::watch;
@@ -72,7 +73,14 @@ impl Screen {
     /// Takes it again, after somebody else had it: everything must be drawn anew.
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
         enter()?;
-        self.terminal.clear()
+        self.repaint()
+    }
+
+    /// Forgets what the terminal shows. (`Terminal::clear` would ask it where the cursor is, and the
+    /// answer would be taken for a key.)
+    pub(crate) fn repaint(&mut self) -> io::Result<()> {
+        let size = self.terminal.size()?;
+        self.terminal.resize(Rect::from((Position::ORIGIN, size)))
     }
 
     /// Stops the program as Ctrl-Z does, and comes back when it goes on. Nobody may be reading keys

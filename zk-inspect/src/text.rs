@@ -41,17 +41,43 @@ impl Charset {
     }
 }
 
+/// What has a width of its own but joins with what stands before it, so that terminals and
+/// libraries disagree about the width of the two.
+fn joins(c: char) -> bool {
+    matches!(c,
+        '\u{e33}' | '\u{eb3}' // Thai and Lao AM
+        | '\u{1100}'..='\u{11ff}' | '\u{a960}'..='\u{a97f}' | '\u{d7b0}'..='\u{d7ff}' // Hangul Jamo
+        | '\u{a4f8}'..='\u{a4fd}' // Lisu tones
+        | '\u{ff9e}' | '\u{ff9f}' // halfwidth Katakana sound marks
+        | '\u{16d63}' | '\u{16d67}'..='\u{16d6a}' // Kirat Rai vowels
+        | '\u{1f1e6}'..='\u{1f1ff}' // halves of flags
+        | '\u{1f3fb}'..='\u{1f3ff}' // skin tones
+    )
+}
+
+/// Letters written from right to left. Where a terminal knows that, one of them is enough to turn
+/// around what follows it in its line, the next columns too. (The blocks that Unicode reserves.)
+fn turns(c: char) -> bool {
+    matches!(c,
+        '\u{590}'..='\u{8ff}' | '\u{fb1d}'..='\u{fdff}' | '\u{fe70}'..='\u{feff}'
+        | '\u{10800}'..='\u{10fff}' | '\u{1e800}'..='\u{1efff}')
+}
+
+/// What is a letter or a symbol, but shows nothing: Hangul fillers, Braille, a note without a head.
+fn is_blank(c: char) -> bool {
+    matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}' | '\u{1d159}')
+}
+
 /// Whether a character is shown as it is.
 fn is_plain(c: char, charset: Charset) -> bool {
     if c.is_ascii() {
         return !c.is_ascii_control() && c != '\\' && c != charset.open();
     }
-    if charset == Charset::Ascii || c == charset.open() {
-        return false;
-    }
-    // Hangul fillers are letters that show nothing, and the Braille blank a symbol.
-    let blank = matches!(c, '\u{115f}' | '\u{1160}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}');
-    !blank
+    charset == Charset::Unicode
+        && c != charset.open()
+        && !joins(c)
+        && !turns(c)
+        && !is_blank(c)
         && matches!(c.width(), Some(1 | 2))
         && !matches!(
             c.general_category(),
@@ -69,10 +95,16 @@ fn is_plain(c: char, charset: Charset) -> bool {
         )
 }
 
+/// Whether all blanks can be seen: none at an end, no two in a row.
+fn blanks_show(text: &str) -> bool {
+    !text.starts_with(' ') && !text.ends_with(' ') && !text.contains("  ")
+}
+
 fn push(out: &mut String, c: char, charset: Charset) {
     match c {
         c if is_plain(c, charset) => out.push(c),
         '\\' => out.push_str("\\\\"),
+        '\0' => out.push_str("\\0"),
         '\n' => out.push_str("\\n"),
         '\r' => out.push_str("\\r"),
         '\t' => out.push_str("\\t"),
@@ -87,12 +119,20 @@ fn push(out: &mut String, c: char, charset: Charset) {
 
 /// Text that may be shown, the same as it was where it may.
 pub(crate) fn clean(text: &str, charset: Charset) -> Cow<'_, str> {
-    if text.chars().all(|c| is_plain(c, charset)) {
+    if blanks_show(text) && text.chars().all(|c| is_plain(c, charset)) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
-    for c in text.chars() {
-        push(&mut out, c, charset);
+    let mut after_blank = true;
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        // Blanks that are padding, or look like the next column, would hide.
+        if c == ' ' && (after_blank || chars.peek().is_none()) {
+            out.push_str("\\x20");
+        } else {
+            push(&mut out, c, charset);
+        }
+        after_blank = c == ' ';
     }
     Cow::Owned(out)
 }
@@ -204,21 +244,139 @@ pub(crate) fn fit_path(text: &str, cells: usize, charset: Charset) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
+    use std::collections::{HashMap, HashSet};
+
+    use ratatui::buffer::Buffer;
+    use ratatui::layout::Rect;
+    use ratatui::style::Style;
 
     use super::*;
+
+    /// Random numbers, the same in every run.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            usize::try_from(self.0 >> 33).unwrap() % limit
+        }
+    }
+
+    fn alone(c: char, charset: Charset) -> String {
+        clean(c.encode_utf8(&mut [0; 4]), charset).into_owned()
+    }
+
+    /// In which cells ratatui puts the two.
+    fn lies_apart(first: char, second: char) -> bool {
+        let widths = [first.width().unwrap(), second.width().unwrap()];
+        let text = String::from_iter([first, second]);
+        let mut buffer = Buffer::empty(Rect::new(0, 0, 8, 1));
+        let (end, _) = buffer.set_stringn(0, 0, &text, 8, Style::new());
+        usize::from(end) == widths.iter().sum::<usize>()
+            && width(&text) == usize::from(end)
+            && buffer.content[0].symbol().chars().eq([first])
+            && buffer.content[widths[0]].symbol().chars().eq([second])
+    }
 
     #[test]
     fn no_character_moves_hides_or_merges_and_no_two_look_the_same() {
         for charset in [Charset::Unicode, Charset::Ascii] {
             let mut seen = HashSet::new();
             for c in '\0'..=char::MAX {
-                let text = clean(c.encode_utf8(&mut [0; 4]), charset).into_owned();
+                let text = alone(c, charset);
                 assert!(text.chars().all(|c| !c.is_control()), "{c:?}");
                 assert!(text.chars().all(|c| c.width().is_some_and(|width| width > 0)), "{c:?}");
                 assert!(charset == Charset::Unicode || text.is_ascii(), "{c:?}");
-                assert_eq!(width(&text), text.chars().filter_map(UnicodeWidthChar::width).sum());
+                let cells: usize = text.chars().filter_map(UnicodeWidthChar::width).sum();
+                assert_eq!(width(&text), cells);
                 assert!(seen.insert(text), "{c:?} looks like another character");
+            }
+        }
+    }
+
+    #[test]
+    fn whatever_stands_beside_it_a_character_has_cells_of_its_own() {
+        for c in ('\0'..=char::MAX).filter(|&c| is_plain(c, Charset::Unicode)) {
+            for other in ['a', '\u{300c}', '\u{ac00}', '\u{1780}', '\u{1f44d}', '\u{27e9}', c] {
+                assert!(lies_apart(c, other), "{c:?} before {other:?}");
+                assert!(lies_apart(other, c), "{c:?} after {other:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn no_two_byte_strings_look_the_same() {
+        // Everything that escapes are made of, and every kind of byte that is none of UTF-8.
+        let alphabet: [&[u8]; 22] = [
+            b"\\",
+            b"x",
+            b"1",
+            b"b",
+            b"0",
+            b"n",
+            b" ",
+            b"<",
+            b">",
+            b"U",
+            b"+",
+            b"\0",
+            b"\n",
+            b"\x1b",
+            b"\xff",
+            b"\xc2",
+            b"\x9b",
+            b"\xe2",
+            b"\xe2\x9f\xa8",
+            b"\xe2\x9f\xa9",
+            b"\xe2\x80\xae",
+            b"\xf0\x9f",
+        ];
+        for charset in [Charset::Unicode, Charset::Ascii] {
+            let mut seen = HashMap::new();
+            for index in 0..22_usize.pow(4) {
+                let pieces = [index % 22, index / 22 % 22, index / 484 % 22, index / 10_648];
+                for length in 1..=4 {
+                    let bytes: Vec<u8> = pieces[..length]
+                        .iter()
+                        .flat_map(|&piece| alphabet[piece].to_vec())
+                        .collect();
+                    let text = clean_bytes(&bytes, charset);
+                    if let Some(other) = seen.insert(text, bytes.clone()) {
+                        assert_eq!(other, bytes);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn random_text_fills_exactly_the_cells_and_ratatui_agrees() {
+        let mut random = Random(1);
+        // Blocks with many kinds of widths, and some of everything.
+        let blocks = ['\0', '\u{300}', '\u{900}', '\u{1100}', '\u{2000}', '\u{3000}', '\u{1f300}'];
+        for _ in 0..3_000 {
+            let text: String = (0..random.below(14))
+                .filter_map(|_| {
+                    let block = blocks[random.below(blocks.len())];
+                    let all = random.below(4) == 0;
+                    let offset = random.below(if all { 0x11_0000 } else { 0x100 });
+                    char::from_u32(if all { 0 } else { block.into() } + u32::try_from(offset).ok()?)
+                })
+                .collect();
+            for charset in [Charset::Unicode, Charset::Ascii] {
+                let text = clean(&text, charset);
+                for cells in 0..40 {
+                    for fitted in [
+                        fit(&text, cells, charset),
+                        fit_right(&text, cells, charset),
+                        fit_path(&text, cells, charset),
+                    ] {
+                        assert_eq!(width(&fitted), cells, "{text} in {cells}: {fitted:?}");
+                        let mut buffer = Buffer::empty(Rect::new(0, 0, 99, 1));
+                        let (end, _) = buffer.set_stringn(0, 0, &fitted, 99, Style::new());
+                        assert_eq!(usize::from(end), cells, "{fitted:?}");
+                    }
+                }
             }
         }
     }
@@ -229,11 +387,16 @@ mod tests {
             ("\x1b]52;c;ZWNobw==\x07", r"\x1b]52;c;ZWNobw==\x07"),
             ("\x1b[2J", r"\x1b[2J"),
             ("\u{9b}31m", "⟨U+009B⟩31m"),
-            ("a\r\tb\n", r"a\r\tb\n"),
+            ("a\r\tb\n\0", r"a\r\tb\n\0"),
             ("\u{202e}kcol", "⟨U+202E⟩kcol"),
             ("a\u{200d}b", "a⟨U+200D⟩b"),
             ("e\u{301}", "e⟨U+0301⟩"),
-            ("é 部署", "é 部署"),
+            ("é 部署 👍", "é 部署 👍"),
+            ("👍🏽", "👍⟨U+1F3FD⟩"),
+            ("1אב 2", "1⟨U+05D0⟩⟨U+05D1⟩ 2"),
+            ("a b ", r"a b\x20"),
+            ("a   b", r"a \x20\x20b"),
+            (" ", r"\x20"),
             (r"\x1b", r"\\x1b"),
             ("⟨U+202E⟩", "⟨U+27E8⟩U+202E⟩"),
         ] {

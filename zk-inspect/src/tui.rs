@@ -1,15 +1,17 @@
 //! The loop of the screen: everything that has happened is taken note of, and then drawn once.
 
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{Event, EventStream};
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{StreamExt, poll};
 use tokio::sync::mpsc;
 
-use crate::args::Global;
+use crate::args::{Global, PanicIn};
 use crate::exit::Failure;
 use crate::model::Model;
 use crate::row::Now;
@@ -49,11 +51,43 @@ pub(crate) async fn run(global: &Global) -> Result<(), Failure> {
     let mut screen = Screen::enter()?;
     let (sender, feed) = mpsc::channel(AT_ONCE);
     let source = tokio::spawn(source::run(global.clone(), sender));
+    if let Some(place) = global.panic_in {
+        panic_soon(place);
+    }
     let done = show(&mut screen, &mut signals, &mut model, theme, feed).await;
     // The terminal first: whoever quits wants the prompt.
     drop(screen);
     let _ = tokio::time::timeout(FAREWELL, source).await;
     done
+}
+
+static PANIC_IN_DRAW: AtomicBool = AtomicBool::new(false);
+
+/// For trying what a panic does to the terminal.
+fn panic_soon(place: PanicIn) {
+    let wait = Duration::from_secs(2);
+    match place {
+        PanicIn::Thread => {
+            std::thread::spawn(move || {
+                std::thread::sleep(wait);
+                give_up();
+            });
+        }
+        PanicIn::Draw | PanicIn::Task => {
+            tokio::spawn(async move {
+                tokio::time::sleep(wait).await;
+                if place == PanicIn::Task {
+                    give_up();
+                }
+                PANIC_IN_DRAW.store(true, Ordering::Relaxed);
+            });
+        }
+    }
+}
+
+#[expect(clippy::panic, reason = "that is what was asked for")]
+fn give_up() {
+    panic!("asked for by --panic-in");
 }
 
 async fn show(
@@ -103,7 +137,7 @@ async fn show(
                 None => {}
                 Some(Effect::Quit) => return Ok(()),
                 Some(Effect::Fail(error)) => return Err(error.into()),
-                Some(Effect::Repaint) => screen.terminal.clear()?,
+                Some(Effect::Repaint) => screen.repaint()?,
                 Some(Effect::Copy(text)) => match clipboard::sequence(&text) {
                     Some(sequence) => screen.control(&sequence)?,
                     None => model.notify("too long to be copied", Now::read()),
@@ -117,10 +151,11 @@ async fn show(
                     update(model, Msg::Resize(size.width, size.height), Now::read());
                 }
             }
-            news = match input.next().now_or_never() {
-                Some(event) => News::Input(event),
-                None => match feed.try_recv() {
-                    Ok(fed) => News::Feed(Some(fed)),
+            // With this task's own waker: crossterm keeps the first one it is given.
+            news = match poll!(input.next()) {
+                Poll::Ready(event) => News::Input(event),
+                Poll::Pending => match feed.try_recv() {
+                    Ok(told) => News::Feed(Some(told)),
                     Err(_) => break,
                 },
             };
@@ -145,7 +180,7 @@ async fn wait(
         biased;
         outside = signals.next() => News::Outside(outside),
         event = input.next() => News::Input(event),
-        fed = feed.recv(), if feeds => News::Feed(fed),
+        told = feed.recv(), if feeds => News::Feed(told),
         () = tokio::time::sleep(pause.max(Duration::from_millis(5))) => News::Time,
     }
 }
@@ -164,6 +199,9 @@ fn draw(screen: &mut Screen, model: &Model, theme: Theme, now: Now) -> io::Resul
     queue!(io::stdout(), BeginSynchronizedUpdate)?;
     screen.terminal.draw(|frame| {
         let area = frame.area();
+        if PANIC_IN_DRAW.load(Ordering::Relaxed) {
+            give_up();
+        }
         view::draw(model, theme, now, area, frame.buffer_mut());
     })?;
     queue!(io::stdout(), EndSynchronizedUpdate)?;

@@ -128,7 +128,7 @@ fn recognise(children: &[String]) -> impl Iterator<Item = Seat<ContenderName>> {
     children
         .iter()
         .filter_map(|child| ContenderName::parse(child))
-        .filter(|name| name.contends_for_exclusive())
+        .filter(ContenderName::contends_for_exclusive)
         .map(|name| Seat {
             sequence: name.sequence(),
             plain: name.role() == node::Role::Exclusive,
