@@ -41,6 +41,7 @@ pub(crate) struct Args {
 }
 
 #[derive(Clone, Debug, Group)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct Global {
     /// ZooKeeper's servers: host:port,host:port,…/chroot, the chroot optional
     #[arg(
@@ -83,8 +84,8 @@ pub(crate) struct Global {
     )]
     connect_timeout: u64,
 
-    /// Log to this file. Default with RUST_LOG: stderr, or a file in the state directory while the
-    /// screen is on
+    /// Log to this file. Default, if the environment asks for a log: stderr, or a file in the state
+    /// directory while the screen is on
     #[arg(long, value_name = "FILE", global = true)]
     pub(crate) log: Option<PathBuf>,
 

@@ -4,6 +4,7 @@ mod age;
 mod args;
 mod clipboard;
 mod connect;
+mod demo;
 mod exit;
 mod filter;
 mod keys;
@@ -52,8 +53,10 @@ fn run(args: Args) -> Result<(), Failure> {
         match command {
             Some(Command::List(output)) => list::list(&global, output).await,
             Some(Command::Show { path, output }) => list::show(&global, &path, output).await,
-            Some(Command::Demo { .. } | Command::Completions { .. }) => Ok(()),
-            None if term::is_usable() => tui::run(&global).await,
+            Some(Command::Demo { seconds }) => demo::run(&global, seconds).await,
+            // Printed above.
+            Some(Command::Completions { .. }) => Ok(()),
+            None if term::is_usable() => tui::run(&global, None).await,
             None => list::list(&global, Output { json: false, watch: false }).await,
         }
     })

@@ -176,12 +176,41 @@ pub(crate) fn contender_token(contender: &ObservedContender) -> Option<FencingTo
     contender.facts.read().and_then(|facts| facts.token)
 }
 
+/// A dash for what is not known, or not there.
+pub(crate) fn or_dash(text: Option<String>) -> String {
+    text.unwrap_or_else(|| "-".to_owned())
+}
+
+/// The token, or a dash.
+pub(crate) fn token_text(token: Option<FencingToken>) -> String {
+    or_dash(token.map(|token| token.to_string()))
+}
+
+/// The session of a contender, or a dash.
+pub(crate) fn session_text(contender: &ObservedContender) -> String {
+    or_dash(contender.facts.read().map(|facts| session(facts.session)))
+}
+
+/// How long a contender holds or waits, or a dash.
+pub(crate) fn time_text(
+    contender: &ObservedContender,
+    holds: bool,
+    now: Now,
+    charset: Charset,
+) -> String {
+    or_dash(if holds {
+        Held::of(contender, now).map(|held| held.text(charset))
+    } else {
+        waited(contender, now).map(crate::age::age)
+    })
+}
+
 /// `12,345`
 pub(crate) fn count(number: usize) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index) % 3 == 0 {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);

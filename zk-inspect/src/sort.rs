@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 use std::time::Duration;
 
+use lock_recipes::FencingToken;
 use lock_recipes::observe::ObservedLock;
 
 use crate::row::{self, Held, Now, State};
@@ -97,7 +98,7 @@ impl Sort {
             })),
             Column::Queue => Key::Number(i64::try_from(lock.waiters.len()).unwrap_or(i64::MAX)),
             Column::Wait => Key::Time(row::longest_wait(lock, now)),
-            Column::Token => Key::Number(row::token(lock).map_or(0, |token| token.as_i64())),
+            Column::Token => Key::Number(row::token(lock).map_or(0, FencingToken::as_i64)),
         }
     }
 

@@ -98,9 +98,9 @@ impl Screen {
 
     /// Writes a control sequence between two frames.
     pub(crate) fn control(&mut self, sequence: &str) -> io::Result<()> {
-        let mut out = io::stdout();
+        let out = self.terminal.backend_mut();
         out.write_all(sequence.as_bytes())?;
-        out.flush()
+        Write::flush(out)
     }
 }
 

@@ -38,8 +38,8 @@ enum News {
     Time,
 }
 
-/// Shows the screen until it is left.
-pub(crate) async fn run(global: &Global) -> Result<(), Failure> {
+/// Shows the screen until it is left, or for so long.
+pub(crate) async fn run(global: &Global, length: Option<Duration>) -> Result<(), Failure> {
     let log = crate::log::start(global.log.as_deref(), true)?;
     let charset = list::charset(global);
     let now = Now::read();
@@ -54,7 +54,10 @@ pub(crate) async fn run(global: &Global) -> Result<(), Failure> {
     if let Some(place) = global.panic_in {
         panic_soon(place);
     }
-    let done = show(&mut screen, &mut signals, &mut model, theme, feed).await;
+    let done = tokio::select! {
+        done = show(&mut screen, &mut signals, &mut model, theme, feed) => done,
+        () = tokio::time::sleep(length.unwrap_or(Duration::MAX)) => Ok(()),
+    };
     // The terminal first: whoever quits wants the prompt.
     drop(screen);
     let _ = tokio::time::timeout(FAREWELL, source).await;
@@ -114,14 +117,15 @@ async fn show(
         for _ in 0..AT_ONCE {
             let effect = match news {
                 News::Outside(Outside::End(signal)) => return Err(Failure::silent(128 + signal)),
-                News::Outside(Outside::Panicked) => return Err(Failure::silent(1)),
                 News::Outside(Outside::Continued) => {
                     screen.take_again()?;
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read())
                 }
-                // The terminal has gone.
-                News::Input(None) => return Err(Failure::silent(1)),
+                // It was reported, or there is no terminal to report it to.
+                News::Outside(Outside::Panicked) | News::Input(None) => {
+                    return Err(Failure::silent(1));
+                }
                 News::Input(Some(event)) => {
                     message(event?).and_then(|msg| update(model, msg, Now::read()))
                 }

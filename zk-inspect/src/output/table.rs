@@ -2,10 +2,11 @@
 //! ZooKeeper is cleaned.
 
 use std::borrow::Cow;
+use std::fmt::Write;
 
 use lock_recipes::observe::{ObservedContender, ObservedLock};
 
-use crate::row::{self, Held, Now, State};
+use crate::row::{self, Now, State};
 use crate::text::{self, Charset};
 
 /// Lines of cells, each column as wide as its widest cell.
@@ -37,10 +38,6 @@ fn heading(names: &[&str]) -> Vec<String> {
     names.iter().map(|&name| name.to_owned()).collect()
 }
 
-fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
-}
-
 /// All locks, one a line.
 pub(crate) fn list<'a>(
     locks: impl IntoIterator<Item = &'a ObservedLock>,
@@ -55,10 +52,10 @@ pub(crate) fn list<'a>(
             text::clean(&lock.path, charset).into_owned(),
             row::kind(lock),
             row::holder(lock, charset),
-            or_dash(row::held(lock, now).map(|held| held.text(charset))),
+            row::or_dash(row::held(lock, now).map(|held| held.text(charset))),
             lock.waiters.len().to_string(),
-            or_dash(row::longest_wait(lock, now).map(crate::age::age)),
-            or_dash(row::token(lock).map(|token| token.to_string())),
+            row::or_dash(row::longest_wait(lock, now).map(crate::age::age)),
+            row::token_text(row::token(lock)),
         ]
     }));
     columns(&rows)
@@ -77,15 +74,13 @@ pub(crate) fn show(lock: &ObservedLock, now: Now, charset: Charset) -> String {
     );
     if let (Some(creates), Some(used)) = (lock.creates, lock.counter_used()) {
         let creates = row::count(usize::try_from(creates).unwrap_or(usize::MAX));
-        out.push_str(&format!(
-            "contenders created so far: {creates} ({:.2} % of the limit)\n",
-            used * 100.0
-        ));
+        let used = used * 100.0;
+        let _ = writeln!(out, "contenders created so far: {creates} ({used:.2} % of the limit)");
     }
     if !lock.ignored.is_empty() {
         let ignored: Vec<Cow<'_, str>> =
             lock.ignored.iter().map(|name| text::clean(name, charset)).collect();
-        out.push_str(&format!("not contenders: {}\n", ignored.join(" ")));
+        let _ = writeln!(out, "not contenders: {}", ignored.join(" "));
     }
     if lock.contenders().next().is_none() {
         out.push_str("nobody holds it, nobody waits\n");
@@ -96,19 +91,14 @@ pub(crate) fn show(lock: &ObservedLock, now: Now, charset: Charset) -> String {
     let contenders: Vec<&ObservedContender> = lock.contenders().collect();
     for (index, contender) in contenders.iter().enumerate() {
         let holds = index < lock.holders.len();
-        let time = if holds {
-            Held::of(contender, now).map(|held| held.text(charset))
-        } else {
-            row::waited(contender, now).map(crate::age::age)
-        };
         rows.push(vec![
             index.to_string(),
             if holds { "holds" } else { "waits" }.to_owned(),
             contender.role.to_string(),
             row::name(contender, charset),
-            or_dash(contender.facts.read().map(|facts| row::session(facts.session))),
-            or_dash(time),
-            or_dash(row::contender_token(contender).map(|token| token.to_string())),
+            row::session_text(contender),
+            row::time_text(contender, holds, now, charset),
+            row::token_text(row::contender_token(contender)),
             behind(&contenders, contender),
             clean(&contender.node),
         ]);

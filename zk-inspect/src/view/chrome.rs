@@ -122,12 +122,10 @@ fn status(model: &Model, now: Now) -> Option<(String, bool)> {
 
 pub(super) fn footer(canvas: &mut Canvas<'_>, model: &Model, rows: &Rows, now: Now) {
     let theme = canvas.theme;
-    if let Some(row) = rows.status {
-        if let Some((status, urgent)) = status(model, now) {
-            let room = usize::from(canvas.columns()).saturating_sub(2);
-            let style = if urgent { theme.warning() } else { Style::new() };
-            canvas.text(1, row, &text::fit(&status, room, model.charset), style);
-        }
+    if let (Some(row), Some((status, urgent))) = (rows.status, status(model, now)) {
+        let room = usize::from(canvas.columns()).saturating_sub(2);
+        let style = if urgent { theme.warning() } else { Style::new() };
+        canvas.text(1, row, &text::fit(&status, room, model.charset), style);
     }
     if let Some(prompt) = &model.prompt {
         let shown = text::clean(prompt.value(), model.charset);

@@ -7,7 +7,7 @@ use super::Rows;
 use super::canvas::Canvas;
 use crate::age::age;
 use crate::model::{Connection, Model};
-use crate::row::{self, Held, Now, State};
+use crate::row::{self, Now, State};
 use crate::sort::Column;
 use crate::text::{self, Charset};
 
@@ -106,10 +106,10 @@ fn line(canvas: &mut Canvas<'_>, lock: &ObservedLock, columns: &[Place], y: u16,
             Column::Path => text::fit_path(&text::clean(&lock.path, charset), width, charset),
             Column::Kind => row::kind(lock),
             Column::Holder => row::holder(lock, charset),
-            Column::Held => row::held(lock, now).map_or("-".to_owned(), |held| held.text(charset)),
+            Column::Held => row::or_dash(row::held(lock, now).map(|held| held.text(charset))),
             Column::Queue => row::count(lock.waiters.len()),
-            Column::Wait => row::longest_wait(lock, now).map_or("-".to_owned(), age),
-            Column::Token => row::token(lock).map_or("-".to_owned(), |token| token.to_string()),
+            Column::Wait => row::or_dash(row::longest_wait(lock, now).map(age)),
+            Column::Token => row::token_text(row::token(lock)),
         };
         let fit = if number { text::fit_right } else { text::fit };
         let style = match column {
@@ -175,16 +175,11 @@ fn preview(canvas: &mut Canvas<'_>, lock: &ObservedLock, row: u16, height: u16, 
         }
         let holds = index < lock.holders.len();
         let place = if holds { "HOLD" } else { "wait" };
-        let time = if holds {
-            Held::of(contender, now).map(|held| held.text(charset))
-        } else {
-            row::waited(contender, now).map(age)
-        };
-        let token =
-            row::contender_token(contender).map_or("-".to_owned(), |token| token.to_string());
+        let time = row::time_text(contender, holds, now, charset);
+        let token = row::token_text(row::contender_token(contender));
         let name =
             text::fit(&row::name(contender, charset), room.saturating_sub(37).min(60), charset);
-        let time = text::fit_right(&time.unwrap_or_else(|| "-".to_owned()), 8, charset);
+        let time = text::fit_right(&time, 8, charset);
         let line = format!("{place} #{index:<3} {name} {time}  {token}");
         canvas.text(1, y, &text::fit(&line, room, charset), Style::new());
         y += 1;

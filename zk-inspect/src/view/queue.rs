@@ -6,10 +6,9 @@ use ratatui::style::Style;
 
 use super::Rows;
 use super::canvas::Canvas;
-use crate::age::age;
 use crate::model::Model;
 use crate::output::table::behind;
-use crate::row::{self, Held, Now, State};
+use crate::row::{self, Now, State};
 use crate::text::{self, Charset};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,14 +93,10 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, path: &str, rows: &Ro
                 Column::Place => if holds { "HOLD" } else { "wait" }.to_owned(),
                 Column::Role => contender.role.to_string(),
                 Column::Name => row::name(contender, charset),
-                Column::Session => contender
-                    .facts
-                    .read()
-                    .map_or("-".to_owned(), |facts| row::session(facts.session)),
-                Column::Time => time(contender, holds, at, charset),
+                Column::Session => row::session_text(contender),
+                Column::Time => row::time_text(contender, holds, at, charset),
                 Column::Behind => behind(&contenders, contender),
-                Column::Token => row::contender_token(contender)
-                    .map_or("-".to_owned(), |token| token.to_string()),
+                Column::Token => row::token_text(row::contender_token(contender)),
             };
             let fit = if column == Column::Time { text::fit_right } else { text::fit };
             let style = match column {
@@ -115,89 +110,82 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, path: &str, rows: &Ro
             canvas.style_row(y, canvas.theme.selected());
         }
     }
-    if let (Some((row, height)), Some(contender)) = (rows.pane, contenders.get(model.queue.index)) {
-        details(canvas, lock, contender, model.queue.index, row, height, at);
+    if let Some(pane) = rows.pane.filter(|_| !contenders.is_empty()) {
+        details(canvas, lock, model.queue.index, pane, at);
     }
 }
 
-fn time(contender: &ObservedContender, holds: bool, now: Now, charset: Charset) -> String {
-    let time = if holds {
-        Held::of(contender, now).map(|held| held.text(charset))
-    } else {
-        row::waited(contender, now).map(age)
-    };
-    time.unwrap_or_else(|| "-".to_owned())
-}
-
+/// What is known of the contender that is selected, and of the lock.
 fn details(
     canvas: &mut Canvas<'_>,
     lock: &ObservedLock,
-    contender: &ObservedContender,
     index: usize,
-    row: u16,
-    height: u16,
+    (row, height): (u16, u16),
     now: Now,
 ) {
     let charset = canvas.charset;
     canvas.rule(row, &format!("#{index}"), canvas.theme.title());
     let room = usize::from(canvas.columns()).saturating_sub(2);
-    let mut lines = vec![format!("node    {}", text::clean(&contender.node, charset))];
-    match &contender.facts {
-        Facts::Read(facts) => {
-            let millis = i64::try_from(facts.queued_at.as_millis()).unwrap_or(i64::MAX);
-            let queued = Timestamp::from_millisecond(millis).map(|time| format!("{time:.0}"));
-            let holds = index < lock.holders.len();
-            let what = match (holds, contender.granted.is_some()) {
-                (true, true) => "held for (hand-over seen)",
-                (true, false) => "held for at most (it held before we looked)",
-                (false, _) => "waiting for",
-            };
-            let time = if holds {
-                Held::of(contender, now).map(|held| match held {
-                    Held::Exactly(time) | Held::AtMost(time) => time,
-                })
-            } else {
-                row::waited(contender, now)
-            };
-            lines.push(format!(
-                "data    {}",
-                if facts.data.is_empty() {
-                    "(none)".to_owned()
-                } else {
-                    text::preview(&facts.data, charset, room)
-                }
-            ));
-            lines.push(format!(
-                "queued  {} by ZooKeeper's clock; {what} {}",
-                queued.unwrap_or_default(),
-                time.map_or("-".to_owned(), age),
-            ));
-            let owner = match facts.session {
-                0 => "none: the node is not ephemeral, no session end removes it".to_owned(),
-                id => row::session(id),
-            };
-            lines.push(format!("session {owner}   role {}", contender.role));
-        }
-        Facts::Denied => {
-            lines.push("no permission to read this node: only its name is known".to_owned())
-        }
-        _ => lines.push("being read".to_owned()),
-    }
+    let holds = index < lock.holders.len();
+    let mut lines = lock
+        .contenders()
+        .nth(index)
+        .map(|contender| of_contender(contender, holds, now, charset))
+        .unwrap_or_default();
     if let (Some(creates), Some(used)) = (lock.creates, lock.counter_used()) {
         let creates = row::count(usize::try_from(creates).unwrap_or(usize::MAX));
-        lines.push(format!(
-            "counter {creates} created here, {:.2} % of the limit used",
-            used * 100.0
-        ));
+        let used = used * 100.0;
+        lines.push(format!("counter {creates} created here, {used:.2} % of the limit used"));
     }
     if !lock.ignored.is_empty() {
-        let names: Vec<_> =
-            lock.ignored.iter().take(20).map(|name| text::clean(name, charset)).collect();
+        let names = lock.ignored.iter().take(20).map(|name| text::clean(name, charset));
+        let names: Vec<_> = names.collect();
         lines.push(format!("ignored {} no contenders: {}", lock.ignored.len(), names.join(" ")));
     }
     for (line, y) in lines.iter().zip(row + 1..row + height) {
-        let line =
-            if text::width(line) > room { text::fit(line, room, charset) } else { line.clone() };
-        canvas.text(1, y, &line, Style::new());
+        canvas.text(1, y, &text::fit(line, room, charset), Style::new());
     }
+}
+
+fn of_contender(
+    contender: &ObservedContender,
+    holds: bool,
+    now: Now,
+    charset: Charset,
+) -> Vec<String> {
+    let mut lines = vec![format!("node    {}", text::clean(&contender.node, charset))];
+    let facts = match &contender.facts {
+        Facts::Read(facts) => facts,
+        Facts::Denied => {
+            lines.push("no permission to read this node: only its name is known".to_owned());
+            return lines;
+        }
+        _ => {
+            lines.push("being read".to_owned());
+            return lines;
+        }
+    };
+    let data = match &*facts.data {
+        [] => "(none)".to_owned(),
+        data => text::preview(data, charset, 300),
+    };
+    lines.push(format!("data    {data}"));
+    let millis = i64::try_from(facts.queued_at.as_millis()).unwrap_or(i64::MAX);
+    let queued = Timestamp::from_millisecond(millis).map(|time| format!("{time:.0}"));
+    let what = match (holds, contender.granted) {
+        (true, Some(_)) => "holds, hand-over seen,",
+        (true, None) => "held before we looked,",
+        (false, _) => "waits",
+    };
+    let time = row::time_text(contender, holds, now, charset);
+    lines.push(format!(
+        "since   {what} {time}; queued {} (server's clock)",
+        queued.unwrap_or_default()
+    ));
+    let owner = match facts.session {
+        0 => "none: not ephemeral, no session end removes it".to_owned(),
+        id => row::session(id),
+    };
+    lines.push(format!("session {owner}   role {}", contender.role));
+    lines
 }
