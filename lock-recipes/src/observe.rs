@@ -99,6 +99,14 @@ pub struct Progress {
     pub left: usize,
 }
 
+impl Progress {
+    /// Progress, for the tests of tools.
+    #[must_use]
+    pub const fn new(nodes: usize, left: usize) -> Self {
+        Self { nodes, left }
+    }
+}
+
 /// A listing that is complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -48,6 +48,8 @@ pub(crate) struct Cursor {
     /// Where the selection was: what comes there when it has gone is selected next.
     pub(crate) index: usize,
     pub(crate) top: usize,
+    /// Somebody has chosen; until then the first line is selected, whatever it is.
+    pub(crate) chosen: bool,
 }
 
 impl Cursor {
@@ -61,6 +63,9 @@ impl Cursor {
         if len == 0 {
             (self.index, self.top) = (0, 0);
             return;
+        }
+        if !self.chosen {
+            (self.index, self.selected) = (0, at(0).map(str::to_owned));
         }
         let known = self.selected.as_deref();
         let still = known.is_some() && at(self.index) == known;

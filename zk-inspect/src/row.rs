@@ -31,6 +31,8 @@ impl Now {
 pub(crate) enum State {
     /// Held, and others wait.
     Busy,
+    /// An election with a leader; the others stand by, which is what they are for.
+    Lead,
     /// Held by readers only, and nobody waits.
     Read,
     /// Held, and nobody waits.
@@ -40,13 +42,15 @@ pub(crate) enum State {
 }
 
 impl State {
-    pub(crate) const ALL: [Self; 4] = [Self::Busy, Self::Read, Self::Held, Self::Free];
+    pub(crate) const ALL: [Self; 5] = [Self::Busy, Self::Lead, Self::Read, Self::Held, Self::Free];
 
     pub(crate) fn of(lock: &ObservedLock) -> Self {
-        if !lock.waiters.is_empty() {
-            Self::Busy
-        } else if lock.holders.is_empty() {
+        if lock.holders.is_empty() && lock.waiters.is_empty() {
             Self::Free
+        } else if lock.kind == Kind::Election {
+            Self::Lead
+        } else if !lock.waiters.is_empty() {
+            Self::Busy
         } else if lock.holders.iter().all(|holder| holder.role == Role::Read) {
             Self::Read
         } else {
@@ -57,6 +61,7 @@ impl State {
     pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Busy => "BUSY",
+            Self::Lead => "LEAD",
             Self::Read => "READ",
             Self::Held => "HELD",
             Self::Free => "FREE",
@@ -67,6 +72,7 @@ impl State {
     pub(crate) const fn sign(self) -> char {
         match self {
             Self::Busy => '*',
+            Self::Lead => '^',
             Self::Read => '&',
             Self::Held => '=',
             Self::Free => '.',

@@ -97,6 +97,8 @@ impl Sort {
                 Held::Exactly(time) | Held::AtMost(time) => time,
             })),
             Column::Queue => Key::Number(i64::try_from(lock.waiters.len()).unwrap_or(i64::MAX)),
+            // To stand by is no distress.
+            Column::Wait if State::of(lock) == State::Lead => Key::Time(None),
             Column::Wait => Key::Time(row::longest_wait(lock, now)),
             Column::Token => Key::Number(row::token(lock).map_or(0, FencingToken::as_i64)),
         }

@@ -36,7 +36,7 @@ impl Theme {
         match state {
             State::Busy => self.style(Color::Cyan, Modifier::BOLD),
             State::Read => self.style(Color::Blue, Modifier::BOLD),
-            State::Held => Style::new(),
+            State::Lead | State::Held => Style::new(),
             State::Free => Style::new().add_modifier(Modifier::DIM),
         }
     }

@@ -183,6 +183,7 @@ fn open(model: &mut Model) {
         && model.shown().contains_key(&path)
     {
         model.screen = Screen::Queue(path);
+        model.list.chosen = true;
         model.queue = crate::model::Cursor::default();
         model.settle();
     }
@@ -249,11 +250,11 @@ fn step(model: &mut Model, by: isize) {
         |index: usize, len: usize| index.saturating_add_signed(by).min(len.saturating_sub(1));
     if model.screen == Screen::Locks {
         let index = move_to(model.list.index, model.order.len());
-        model.list.index = index;
+        (model.list.index, model.list.chosen) = (index, true);
         model.list.selected = model.order.get(index).cloned();
     } else {
         let index = move_to(model.queue.index, model.contenders());
-        model.queue.index = index;
+        (model.queue.index, model.queue.chosen) = (index, true);
         let lock = model.current().cloned();
         let contender = lock.as_ref().and_then(|lock| lock.contenders().nth(index));
         model.queue.selected = contender.map(|contender| contender.node.clone());

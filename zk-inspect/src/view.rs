@@ -6,6 +6,8 @@ mod chrome;
 mod help;
 mod locks;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;

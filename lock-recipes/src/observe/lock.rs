@@ -62,6 +62,20 @@ pub struct ObservedLock {
 }
 
 impl ObservedLock {
+    /// A lock that nobody holds, for the tests of tools.
+    #[must_use]
+    pub fn new(path: impl Into<String>, kind: Kind) -> Self {
+        Self {
+            path: path.into(),
+            kind,
+            dialect: None,
+            holders: Vec::new(),
+            waiters: Vec::new(),
+            ignored: Vec::new(),
+            creates: None,
+        }
+    }
+
     /// The part of the 2³¹−1 creates that one path can take which is used up, from 0 to 1.
     #[must_use]
     pub fn counter_used(&self) -> Option<f64> {
@@ -89,6 +103,14 @@ pub struct ObservedContender {
     /// When it was seen to become a holder. `None` for a waiter, and for a holder that was one
     /// already when it was first seen: that one holds since [`NodeFacts::queued_at`] at the earliest.
     pub granted: Option<Instant>,
+}
+
+impl ObservedContender {
+    /// A contender with nobody ahead, for the tests of tools.
+    #[must_use]
+    pub fn new(node: impl Into<String>, role: Role, facts: Facts) -> Self {
+        Self { node: node.into(), role, behind: Vec::new(), facts, granted: None }
+    }
 }
 
 /// What is known of a node beyond its name.
@@ -126,4 +148,17 @@ pub struct NodeFacts {
     pub queued_at: Duration,
     /// Its data, which anybody may have written: treat it as untrusted.
     pub data: Arc<[u8]>,
+}
+
+impl NodeFacts {
+    /// Facts of a node, for the tests of tools.
+    #[must_use]
+    pub fn new(
+        token: Option<FencingToken>,
+        session: i64,
+        queued_at: Duration,
+        data: impl Into<Arc<[u8]>>,
+    ) -> Self {
+        Self { token, session, queued_at, data: data.into() }
+    }
 }

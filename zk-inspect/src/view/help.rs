@@ -19,6 +19,7 @@ fn lines(model: &Model) -> Vec<String> {
     for state in State::ALL {
         let what = match state {
             State::Busy => "held, and others wait",
+            State::Lead => "an election with a leader; the others stand by",
             State::Read => "held by readers, nobody waits",
             State::Held => "held, nobody waits",
             State::Free => "nobody holds it",
