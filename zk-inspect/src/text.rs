@@ -319,7 +319,8 @@ mod tests {
                 assert!(text.chars().all(|c| !c.is_control()), "{c:?}");
                 assert!(text.chars().all(|c| c.width().is_some_and(|width| width > 0)), "{c:?}");
                 assert!(charset == Charset::Unicode || text.is_ascii(), "{c:?}");
-                assert_eq!(width(&text), text.chars().filter_map(UnicodeWidthChar::width).sum());
+                let cells: usize = text.chars().filter_map(UnicodeWidthChar::width).sum();
+                assert_eq!(width(&text), cells);
                 assert_eq!(meant(&text, charset), c.to_string().as_bytes(), "{c:?}");
             }
         }
