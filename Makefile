@@ -26,7 +26,7 @@ campaigns: ## The long forms of the tests
 
 bench: ## Compare with raw requests and with zookeeper-client's lock; prints ratios
 	@scripts/install-deps server
-	cargo test -p integration --release --locked --test speed -- --ignored --nocapture --test-threads=1
+	cargo test -p integration --release --locked --test speed --test inspect_scale -- --ignored --nocapture --test-threads=1
 
 check: fmt clippy docs doctests external-types ## Format, lints, documentation, public API
 

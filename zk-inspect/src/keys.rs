@@ -106,6 +106,26 @@ fn is(name: &str, code: KeyCode, control: bool) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::row::State;
+    use crate::sort::Column;
+
+    #[test]
+    fn the_readme_has_every_key_column_and_state() {
+        let readme = include_str!("../README.md");
+        for Binding { keys, does, .. } in BINDINGS {
+            let keys: Vec<_> = keys.split(' ').map(|key| format!("`{key}`")).collect();
+            let row = format!("| {} | {does} |", keys.join(" "));
+            assert!(readme.contains(&row), "README.md lacks the key: {row}");
+        }
+        for column in Column::ALL {
+            let row = format!("\n| {} | ", column.title());
+            assert!(readme.contains(&row), "README.md lacks the column {}", column.title());
+        }
+        for state in State::ALL {
+            let state = format!("`{} {}`", state.sign(), state.word());
+            assert!(readme.contains(&state), "README.md lacks the state {state}");
+        }
+    }
 
     #[test]
     fn every_key_of_the_table_does_what_it_says_and_no_other() {
