@@ -7,7 +7,8 @@ use crate::row::State;
 /// What the terminal may be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Theme {
-    /// The terminal's own 16 colours, on its own background: dark or light.
+    /// The terminal's own 16 colours, on its own background: of these only such as can be read on a
+    /// dark one and on a light one, so neither yellow nor blue.
     Color,
     /// No colour at all. (With `NO_COLOR` crossterm would turn any colour into a reset, which wipes
     /// the modifiers as well.)
@@ -35,7 +36,7 @@ impl Theme {
     pub(crate) fn state(self, state: State) -> Style {
         match state {
             State::Busy => self.style(Color::Cyan, Modifier::BOLD),
-            State::Read => self.style(Color::Blue, Modifier::BOLD),
+            State::Read => self.style(Color::Cyan, Modifier::empty()),
             State::Lead | State::Held => Style::new(),
             State::Free => Style::new().add_modifier(Modifier::DIM),
         }
@@ -46,7 +47,7 @@ impl Theme {
     }
 
     pub(crate) fn frozen(self) -> Style {
-        self.style(Color::Yellow, Modifier::BOLD.union(Modifier::REVERSED))
+        self.style(Color::Magenta, Modifier::BOLD.union(Modifier::REVERSED))
     }
 
     pub(crate) fn stale(self) -> Style {
@@ -54,7 +55,7 @@ impl Theme {
     }
 
     pub(crate) fn warning(self) -> Style {
-        self.style(Color::Yellow, Modifier::BOLD)
+        self.style(Color::Magenta, Modifier::BOLD)
     }
 
     #[expect(clippy::unused_self, reason = "the same in all themes today")]

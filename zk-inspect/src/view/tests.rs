@@ -323,8 +323,7 @@ fn svg(buffer: &Buffer) -> String {
     let color = |color: Color| match color {
         Color::Red => "#f2777a",
         Color::Green => "#8fd18b",
-        Color::Yellow => "#ffcc66",
-        Color::Blue => "#7aa6da",
+        Color::Magenta => "#cc99cc",
         Color::Cyan => "#66cccc",
         _ => "#d3d0c8",
     };
