@@ -5,6 +5,7 @@
 //!   delays or rewrites them;
 //! - [`Helper`] runs another process that can be frozen and killed;
 //! - [`Terminal`] runs a program in a terminal and looks at its screen as a person would;
+//! - [`binary`] finds the programs of the other packages, and builds them where that is needed;
 //! - [`Observer`] looks at the server through the raw client, never through the library under test, and
 //!   [`Recorder`] checks that at most one holder was ever inside;
 //! - [`eventually`], [`stays`] and [`within`] are the only ways to wait: every wait has a bound.
@@ -16,6 +17,7 @@
 // Its callers are tests, which look at what they ask for; and ZooKeeper is a name, not code.
 #![allow(clippy::must_use_candidate, clippy::doc_markdown)]
 
+mod binary;
 mod java;
 mod logs;
 mod ports;
@@ -29,6 +31,7 @@ pub mod record;
 pub mod server;
 pub mod wait;
 
+pub use binary::binary;
 pub use ensemble::Ensemble;
 pub use logs::init_logs;
 pub use observe::Observer;

@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "helpers of tests are tests")]
 
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use integration::server::unique_path;
-use integration::{Helper, Observer, Proxy, Server, eventually, init_logs, within};
+use integration::{Helper, Observer, Proxy, Server, binary, eventually, init_logs, within};
 use tokio::sync::OnceCell;
 use zookeeper_client::{Acls, CreateMode};
 
@@ -30,30 +30,10 @@ const TIMED_OUT: i32 = 76;
 const REFUSED: i32 = 77;
 const LOST: i32 = 79;
 
-/// The binary beside the directory of this test's own; built if it is not there, or stale.
 static ZK_LOCK: LazyLock<PathBuf> = LazyLock::new(|| {
-    let this = std::env::current_exe().unwrap();
-    let profile = this.ancestors().nth(2).unwrap();
-    let binary = profile.join("zk-lock");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../lock-recipes/src");
-    if binary.exists() && is_newer(&binary, &source) {
-        return binary;
-    }
-    let mut build = Command::new(env!("CARGO"));
-    build.args(["build", "-p", "lock-recipes", "--features", "cli", "--bin", "zk-lock"]);
-    build.env("CARGO_TARGET_DIR", profile.parent().unwrap());
-    build.args(profile.ends_with("release").then_some("--release"));
-    assert!(build.status().unwrap().success());
-    binary
+    let build = ["-p", "lock-recipes", "--features", "cli"];
+    binary("zk-lock", &build, &["lock-recipes/src"])
 });
-
-/// Whether the binary was written after everything in this directory.
-fn is_newer(binary: &Path, dir: &Path) -> bool {
-    let modified = |path: &Path| path.metadata().unwrap().modified().unwrap();
-    dir.read_dir().unwrap().map(|entry| entry.unwrap().path()).all(|path| {
-        if path.is_dir() { is_newer(binary, &path) } else { modified(binary) >= modified(&path) }
-    })
-}
 
 fn zk_lock(connect: &str, args: &[&str]) -> Command {
     let mut command = Command::new(&*ZK_LOCK);

@@ -72,9 +72,3 @@ impl From<std::io::Error> for Failure {
         }
     }
 }
-
-impl From<serde_json::Error> for Failure {
-    fn from(error: serde_json::Error) -> Self {
-        std::io::Error::from(error).into()
-    }
-}

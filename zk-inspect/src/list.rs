@@ -9,9 +9,10 @@ use lock_recipes::{Coordinator, LockPath};
 use crate::args::{Global, Output};
 use crate::connect;
 use crate::exit::Failure;
-use crate::output::json::{Change, Document, Record};
+use crate::output::json::{self, Change, Document, Record};
 use crate::output::table;
 use crate::row::{self, Now};
+use crate::term;
 use crate::text::{self, Charset};
 
 /// What was read once.
@@ -36,23 +37,23 @@ async fn list_with(
 ) -> Result<(), Failure> {
     let observer = connect::observer(coordinator, global);
     if output.watch {
-        return watch(&observer).await;
+        return watch(&observer, charset(global)).await;
     }
     let read = read(observer.once()).await?;
     let locks = read.locks.iter().map(|lock| &**lock);
     if output.json {
-        print_json(&Document::new(locks, &read.listed.denied))?;
+        print_json(&Document::new(locks, &read.listed.denied), charset(global))?;
     } else if read.locks.is_empty() {
         // Not on stdout: a script counts lines there.
         complain(&format!(
-            "no locks below {}: {} nodes were looked at, and none has contenders",
-            connect::roots(global),
+            "no locks below {} (nodes looked at: {}): nobody holds one, and nobody waits",
+            text::clean(&connect::roots(global), charset(global)),
             row::count(read.listed.nodes),
         ));
     } else {
         print(&table::list(locks, Now::read(), charset(global)))?;
     }
-    complete(&read.listed)
+    complete(&read.listed, charset(global))
 }
 
 /// `show`: one lock with its queue.
@@ -60,7 +61,7 @@ pub(crate) async fn show(global: &Global, path: &LockPath, output: Output) -> Re
     let coordinator = connect::connect(global).await?;
     let observer = Observer::of_lock(&coordinator, path);
     let done = if output.watch {
-        watch(&observer).await
+        watch(&observer, charset(global)).await
     } else {
         show_with(&observer, global, path, output).await
     };
@@ -87,11 +88,11 @@ async fn show_with(
         });
     };
     if output.json {
-        print_json(&Document::new([&**lock], &read.listed.denied))?;
+        print_json(&Document::new([&**lock], &read.listed.denied), charset(global))?;
     } else {
         print(&table::show(lock, Now::read(), charset(global)))?;
     }
-    complete(&read.listed)
+    complete(&read.listed, charset(global))
 }
 
 /// Reads once, and says how far it has come where somebody looks on.
@@ -118,7 +119,7 @@ async fn read(mut observation: Observation) -> Result<Read, Failure> {
 }
 
 /// Prints a record for every change, until the output or the program is ended.
-async fn watch(observer: &Observer) -> Result<(), Failure> {
+async fn watch(observer: &Observer, charset: Charset) -> Result<(), Failure> {
     let mut observation = observer.watch();
     let mut seq = 0;
     while let Some(update) = observation.next().await {
@@ -130,19 +131,18 @@ async fn watch(observer: &Observer) -> Result<(), Failure> {
             Update::Failed(error) => return Err(error.clone().into()),
             _ => continue,
         };
-        print_json(&Record::new(seq, Now::read(), change))?;
+        print_json(&Record::new(seq, Now::read(), change), charset)?;
         seq += 1;
     }
     Err(Failure::new(3, "the connection to ZooKeeper has ended"))
 }
 
 /// What could not be read makes the answer a partial one.
-fn complete(listed: &Listed) -> Result<(), Failure> {
+fn complete(listed: &Listed, charset: Charset) -> Result<(), Failure> {
     if listed.denied.is_empty() {
         return Ok(());
     }
-    let denied: Vec<_> =
-        listed.denied.iter().map(|path| text::clean(path, Charset::Unicode)).collect();
+    let denied: Vec<_> = listed.denied.iter().map(|path| text::clean(path, charset)).collect();
     Err(Failure::new(
         4,
         format!("not complete: ZooKeeper does not let us list {}", denied.join(", ")),
@@ -160,12 +160,11 @@ fn print(text: &str) -> io::Result<()> {
 }
 
 /// One document on one line.
-fn print_json(value: &impl serde::Serialize) -> Result<(), Failure> {
-    let mut out = io::BufWriter::new(io::stdout().lock());
-    serde_json::to_writer(&mut out, value)?;
+fn print_json(value: &impl serde::Serialize, charset: Charset) -> io::Result<()> {
+    let mut out = io::BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    json::write(&mut out, value, charset)?;
     out.write_all(b"\n")?;
-    out.flush()?;
-    Ok(())
+    out.flush()
 }
 
 /// A line on stderr.
@@ -181,7 +180,7 @@ struct Meter {
 
 impl Meter {
     fn new() -> Self {
-        Self { visible: io::stderr().is_terminal(), shown: false }
+        Self { visible: io::stderr().is_terminal() && !term::is_dumb(), shown: false }
     }
 
     fn show(&mut self, progress: Progress) {

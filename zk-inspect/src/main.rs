@@ -7,6 +7,7 @@ mod connect;
 mod demo;
 mod exit;
 mod filter;
+mod input;
 mod keys;
 mod list;
 mod log;
@@ -22,9 +23,11 @@ mod tui;
 mod update;
 mod view;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, Parser};
+use tokio::runtime::Builder;
 
 use self::args::{Args, Command, Output};
 use self::exit::Failure;
@@ -44,11 +47,20 @@ fn main() -> ExitCode {
 fn run(args: Args) -> Result<(), Failure> {
     let Args { global, command } = args;
     if let Some(Command::Completions { shell }) = command {
-        clap_complete::generate(shell, &mut Args::command(), "zk-inspect", &mut std::io::stdout());
+        // Not to stdout at once: it would panic where nobody reads that.
+        let mut script = Vec::new();
+        clap_complete::generate(shell, &mut Args::command(), "zk-inspect", &mut script);
+        std::io::stdout().write_all(&script)?;
         return Ok(());
     }
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let screen = term::is_usable();
+    // To print, one thread does it all: a second one would take the server's core on a small machine.
+    // A screen that shows many locks must not wait while they are put in order.
+    let mut runtime = match command {
+        Some(Command::List(_) | Command::Show { .. }) => Builder::new_current_thread(),
+        _ => Builder::new_multi_thread(),
+    };
+    let runtime = runtime.worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match command {
             Some(Command::List(output)) => list::list(&global, output).await,
@@ -56,7 +68,7 @@ fn run(args: Args) -> Result<(), Failure> {
             Some(Command::Demo { seconds }) => demo::run(&global, seconds).await,
             // Printed above.
             Some(Command::Completions { .. }) => Ok(()),
-            None if term::is_usable() => tui::run(&global, None).await,
+            None if screen => tui::run(&global, None).await,
             None => list::list(&global, Output { json: false, watch: false }).await,
         }
     })

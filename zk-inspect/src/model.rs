@@ -181,7 +181,8 @@ impl Model {
     /// The lock that keys are about.
     pub(crate) fn current(&self) -> Option<&Arc<ObservedLock>> {
         let path = match &self.screen {
-            Screen::Locks => self.list.selected.as_ref()?,
+            // What the filter hides stays selected, but cannot be meant.
+            Screen::Locks => self.order.get(self.list.index)?,
             Screen::Queue(path) => path,
         };
         self.shown().get(path)

@@ -125,8 +125,17 @@ pub(crate) fn dialect(lock: &ObservedLock) -> &'static str {
 }
 
 /// A session as it stands everywhere.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Session(pub(crate) i64);
+
+impl std::fmt::Display for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:#x}", self.0)
+    }
+}
+
 pub(crate) fn session(id: i64) -> String {
-    format!("{id:#x}")
+    Session(id).to_string()
 }
 
 /// What a contender is called: by its data, or by its session.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lock_recipes::Coordinator;
 use lock_recipes::observe::Update;
 use tokio::sync::mpsc;
 
@@ -21,34 +22,21 @@ pub(crate) enum Feed {
     Fatal(Failure),
 }
 
-/// Connects, for as long as it takes, and passes on what is observed.
+/// Connects, for as long as it takes, and passes on what is observed, until the screen is left.
 pub(crate) async fn run(global: Global, feed: mpsc::Sender<Feed>) {
-    let coordinator = loop {
-        match connect::connect(&global).await {
-            Ok(coordinator) => break coordinator,
-            Err(error) => {
-                let failure = Failure::from(error);
-                let end = failure.code == 2;
-                let news = if end {
-                    Feed::Fatal(failure)
-                } else {
-                    Feed::Msg(Msg::NotConnected(failure.message.unwrap_or_default()))
-                };
-                if feed.send(news).await.is_err() || end {
-                    return;
-                }
-                tokio::time::sleep(PAUSE).await;
-            }
-        }
+    let connected = tokio::select! {
+        () = feed.closed() => None,
+        connected = connected(&global, &feed) => connected,
     };
+    let Some(coordinator) = connected else { return };
     let mut observation = connect::observer(&coordinator, &global).watch();
     let mut news = Feed::Msg(Msg::Connected);
-    loop {
-        // The screen has been left.
-        if feed.send(news).await.is_err() {
-            break;
-        }
-        news = match observation.next().await {
+    while feed.send(news).await.is_ok() {
+        let update = tokio::select! {
+            () = feed.closed() => break,
+            update = observation.next() => update,
+        };
+        news = match update {
             Some(Update::Failed(error)) => Feed::Fatal(error.into()),
             Some(update) => Feed::Msg(Msg::Observed(update)),
             None => break,
@@ -56,4 +44,21 @@ pub(crate) async fn run(global: Global, feed: mpsc::Sender<Feed>) {
     }
     drop(observation);
     let _ = coordinator.close().await;
+}
+
+/// A connection, however many tries it takes; none where there is no point in going on.
+async fn connected(global: &Global, feed: &mpsc::Sender<Feed>) -> Option<Coordinator> {
+    loop {
+        let failure = match connect::connect(global).await {
+            Ok(coordinator) => return Some(coordinator),
+            Err(error) => Failure::from(error),
+        };
+        if failure.code == 2 {
+            let _ = feed.send(Feed::Fatal(failure)).await;
+            return None;
+        }
+        let message = failure.message.unwrap_or_default();
+        feed.send(Feed::Msg(Msg::NotConnected(message))).await.ok()?;
+        tokio::time::sleep(PAUSE).await;
+    }
 }

@@ -9,7 +9,8 @@ use crossterm::cursor::{Hide, Show};
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
 use crossterm::execute;
 use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
+    EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
+    enable_raw_mode,
 };
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
@@ -30,8 +31,12 @@ fn panicking() -> &'static watch::Sender<bool> {
 
 /// Whether there is a terminal on which a screen can be drawn and keys be read.
 pub(crate) fn is_usable() -> bool {
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-    io::stdin().is_terminal() && io::stdout().is_terminal() && !dumb
+    io::stdin().is_terminal() && io::stdout().is_terminal() && !is_dumb()
+}
+
+/// Whether the terminal, if there is one, knows no control sequences.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
 fn enter() -> io::Result<()> {
@@ -42,11 +47,19 @@ fn enter() -> io::Result<()> {
 
 /// Gives the terminal back as it was. Does nothing when it is not ours.
 pub(crate) fn leave() {
+    // Not in the middle of a frame of another thread. (This one may take the lock again.)
+    let mut out = io::stdout().lock();
     if ENTERED.swap(false, Ordering::SeqCst) {
         // There is nobody to tell if it fails: the terminal may have gone.
-        let _ = execute!(io::stdout(), DisableBracketedPaste, LeaveAlternateScreen, Show);
+        let _ =
+            execute!(out, EndSynchronizedUpdate, DisableBracketedPaste, LeaveAlternateScreen, Show);
         let _ = disable_raw_mode();
     }
+}
+
+/// Whether the terminal is ours at the moment.
+pub(crate) fn is_entered() -> bool {
+    ENTERED.load(Ordering::SeqCst)
 }
 
 /// The terminal, while it is ours.
@@ -72,6 +85,8 @@ impl Screen {
 
     /// Takes it again, after somebody else had it: everything must be drawn anew.
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
+        // Else crossterm would believe that it is raw still.
+        disable_raw_mode()?;
         enter()?;
         self.repaint()
     }
@@ -117,6 +132,8 @@ pub(crate) enum Outside {
     End(u8),
     /// It goes on after it was stopped by somebody else: the terminal may look different.
     Continued,
+    /// The terminal has another size.
+    Resized,
     /// Something has panicked; it was reported.
     Panicked,
 }
@@ -127,6 +144,7 @@ pub(crate) struct Signals {
     hup: Stream,
     int: Stream,
     cont: Stream,
+    winch: Stream,
     panicked: watch::Receiver<bool>,
 }
 
@@ -137,6 +155,7 @@ impl Signals {
             hup: signal(SignalKind::hangup())?,
             int: signal(SignalKind::interrupt())?,
             cont: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
+            winch: signal(SignalKind::window_change())?,
             panicked: panicking().subscribe(),
         })
     }
@@ -144,11 +163,13 @@ impl Signals {
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> Outside {
         tokio::select! {
+            biased;
             _ = self.panicked.wait_for(|panicked| *panicked) => Outside::Panicked,
             _ = self.term.recv() => Outside::End(15),
             _ = self.hup.recv() => Outside::End(1),
             _ = self.int.recv() => Outside::End(2),
             _ = self.cont.recv() => Outside::Continued,
+            _ = self.winch.recv() => Outside::Resized,
         }
     }
 }

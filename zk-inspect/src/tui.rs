@@ -2,21 +2,20 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
-use crossterm::event::{Event, EventStream};
+use crossterm::event::Event;
 use crossterm::queue;
 use crossterm::terminal::{BeginSynchronizedUpdate, EndSynchronizedUpdate};
-use futures_util::{StreamExt, poll};
 use tokio::sync::mpsc;
 
 use crate::args::{Global, PanicIn};
 use crate::exit::Failure;
+use crate::input::{self, Input};
 use crate::model::Model;
 use crate::row::Now;
 use crate::source::{self, Feed};
-use crate::term::{Outside, Screen, Signals};
+use crate::term::{self, Outside, Screen, Signals};
 use crate::theme::Theme;
 use crate::update::{Effect, Msg, update};
 use crate::{clipboard, connect, list, view};
@@ -100,7 +99,7 @@ async fn show(
     theme: Theme,
     mut feed: mpsc::Receiver<Feed>,
 ) -> Result<(), Failure> {
-    let mut input = EventStream::new();
+    let mut input = input::start();
     let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
     let mut feeds = true;
     let size = screen.terminal.size()?;
@@ -117,8 +116,10 @@ async fn show(
         for _ in 0..AT_ONCE {
             let effect = match news {
                 News::Outside(Outside::End(signal)) => return Err(Failure::silent(128 + signal)),
-                News::Outside(Outside::Continued) => {
-                    screen.take_again()?;
+                News::Outside(happened @ (Outside::Continued | Outside::Resized)) => {
+                    if happened == Outside::Continued {
+                        screen.take_again()?;
+                    }
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read())
                 }
@@ -150,15 +151,14 @@ async fn show(
                     // It reads the keys, which are the shell's now.
                     drop(input);
                     screen.suspend()?;
-                    input = EventStream::new();
+                    input = input::start();
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read());
                 }
             }
-            // With this task's own waker: crossterm keeps the first one it is given.
-            news = match poll!(input.next()) {
-                Poll::Ready(event) => News::Input(event),
-                Poll::Pending => match feed.try_recv() {
+            news = match input.try_recv() {
+                Ok(event) => News::Input(Some(event)),
+                Err(_) => match feed.try_recv() {
                     Ok(told) => News::Feed(Some(told)),
                     Err(_) => break,
                 },
@@ -173,7 +173,7 @@ async fn show(
 }
 
 async fn wait(
-    input: &mut EventStream,
+    input: &mut Input,
     signals: &mut Signals,
     feed: &mut mpsc::Receiver<Feed>,
     feeds: bool,
@@ -183,7 +183,7 @@ async fn wait(
     tokio::select! {
         biased;
         outside = signals.next() => News::Outside(outside),
-        event = input.next() => News::Input(event),
+        event = input.recv() => News::Input(event),
         told = feed.recv(), if feeds => News::Feed(told),
         () = tokio::time::sleep(pause.max(Duration::from_millis(5))) => News::Time,
     }
@@ -193,13 +193,18 @@ fn message(event: Event) -> Option<Msg> {
     match event {
         Event::Key(key) => Some(Msg::Key(key)),
         Event::Paste(text) => Some(Msg::Paste(text)),
-        Event::Resize(columns, rows) => Some(Msg::Resize(columns, rows)),
-        Event::FocusGained | Event::FocusLost | Event::Mouse(_) => None,
+        // The signal has told it already.
+        Event::Resize(..) | Event::FocusGained | Event::FocusLost | Event::Mouse(_) => None,
     }
 }
 
 /// One frame, in one piece where the terminal can.
 fn draw(screen: &mut Screen, model: &Model, theme: Theme, now: Now) -> io::Result<()> {
+    // In one piece for other threads too: the one that panics gives the terminal back.
+    let _alone = io::stdout().lock();
+    if !term::is_entered() {
+        return Ok(());
+    }
     queue!(io::stdout(), BeginSynchronizedUpdate)?;
     screen.terminal.draw(|frame| {
         let area = frame.area();

@@ -106,6 +106,11 @@ fn observed(model: &mut Model, update: Update, now: Now) -> Option<Effect> {
 
 fn press(model: &mut Model, key: KeyEvent, now: Now) -> Option<Effect> {
     model.notice = None;
+    // What was filtered or sorted just now is what this key is about, drawn or not.
+    let types = model.prompt.is_some() && !matches!(key.code, KeyCode::Up | KeyCode::Down);
+    if model.unsorted && model.calm_until.is_none() && !types {
+        model.arrange(now);
+    }
     if model.prompt.is_some() {
         return type_filter(model, key);
     }
@@ -179,8 +184,7 @@ fn freeze(model: &mut Model, now: Now) {
 
 fn open(model: &mut Model) {
     if model.screen == Screen::Locks
-        && let Some(path) = model.list.selected.clone()
-        && model.shown().contains_key(&path)
+        && let Some(path) = model.current().map(|lock| lock.path.clone())
     {
         model.screen = Screen::Queue(path);
         model.list.chosen = true;

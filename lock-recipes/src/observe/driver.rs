@@ -15,9 +15,9 @@ use zookeeper_client::{
     AddWatchMode, Error, EventType, OneshotWatcher, PersistentWatcher, WatchedEvent,
 };
 
-use super::lock::ObservedLock;
+use super::lock::{ObservedContender, ObservedLock};
 use super::outbox::Outbox;
-use super::tree::{Depth, Tree};
+use super::tree::{Batch, Depth, Tree};
 use super::{Gap, Listed, Method, ObserveError, Progress, Spec, Update};
 use crate::coordinator::Coordinator;
 use crate::session::{Answer, Question, Session, Trouble, WhileAlive, ask_together};
@@ -50,8 +50,11 @@ enum Outcome {
     Failed(ObserveError),
 }
 
-type Requests = FuturesUnordered<BoxFuture<'static, (Vec<Question>, Result<Vec<Answer>, Trouble>)>>;
+type Answers = (Batch, Vec<Question>, Result<Vec<Answer>, Trouble>);
 
+type Requests = FuturesUnordered<BoxFuture<'static, Answers>>;
+
+#[expect(clippy::struct_excessive_bools, reason = "each is asked by itself")]
 struct Driver {
     spec: Spec,
     once: bool,
@@ -106,7 +109,11 @@ pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox
         // Not kept while a new session is waited for.
         drop(session);
         match outcome {
-            Outcome::Done => return,
+            Outcome::Done => {
+                // What was read is large, and its reader should not wait until it is given back.
+                tokio::task::spawn_blocking(move || drop(driver));
+                return;
+            }
             Outcome::Again => {}
             Outcome::Failed(error) => {
                 driver.outbox.push(Update::Failed(error));
@@ -219,9 +226,9 @@ impl Driver {
         let mut next_look = Instant::now();
         loop {
             while requests.len() < UNDER_WAY && !self.tree.wants_nothing() {
-                let questions = self.tree.questions(self.at_once);
+                let (batch, questions) = self.tree.questions(self.at_once);
                 if !questions.is_empty() {
-                    requests.push(ask(Arc::clone(session), questions).boxed());
+                    requests.push(ask(Arc::clone(session), batch, questions).boxed());
                 }
             }
             let complete = requests.is_empty() && self.tree.wants_nothing();
@@ -254,7 +261,7 @@ impl Driver {
                     Some(event) => self.tree.event(event.event_type, &event.path),
                     None => return Outcome::Lost(Error::ConnectionLoss),
                 },
-                Some((questions, answers)) = requests.next(), if !requests.is_empty() => {
+                Some((batch, questions, answers)) = requests.next(), if !requests.is_empty() => {
                     // Events of the changes that the answers show have come before them.
                     if !self.drain(events).await {
                         return Outcome::Lost(Error::ConnectionLoss);
@@ -262,7 +269,7 @@ impl Driver {
                     match answers {
                         Ok(answers) => {
                             for (question, answer) in questions.iter().zip(answers) {
-                                self.tree.answer(question, answer);
+                                self.tree.answer(batch, question, answer);
                             }
                             self.tell_progress(requests.len());
                         }
@@ -297,16 +304,17 @@ impl Driver {
     fn look(&mut self, now: Instant) {
         for (path, lock) in self.tree.changes() {
             let Some(mut lock) = lock.filter(|_| self.is_wanted(&path)) else {
-                // While everything is listed, what is not there may be still to come.
-                if self.listed && self.told.remove(&path).is_some() {
+                // While everything is listed again, what is not there may be still to come.
+                let is_known = self.listed || !self.listed_before;
+                if is_known && self.told.remove(&path).is_some() {
+                    self.held_back.remove(&path);
                     self.outbox.push(Update::Gone(path));
                 }
                 continue;
             };
             let known = self.told.get(&path);
             for holder in &mut lock.holders {
-                let held = known
-                    .and_then(|known| known.holders.iter().find(|known| known.node == holder.node));
+                let held = known.and_then(|known| known.holders.iter().find(|one| is(one, holder)));
                 holder.granted = match held {
                     Some(held) => held.granted,
                     None => (self.listed && self.watches).then_some(now),
@@ -346,23 +354,13 @@ impl Driver {
     }
 
     fn tell_listed(&mut self) {
-        if self.spec.depth == Depth::Locks {
-            for root in self.spec.roots.clone() {
-                if !self.told.contains_key(&root)
-                    && let Some(lock) = self.tree.emptied(&root)
-                {
-                    self.tell(root, lock);
-                }
+        // What is left of an earlier listing.
+        let known: Vec<_> = self.told.keys().filter(|_| self.listed_before).cloned().collect();
+        for path in known {
+            if self.tree.lock(&path).is_none() {
+                self.told.remove(&path);
+                self.outbox.push(Update::Gone(path));
             }
-        }
-        let paths: HashSet<String> = self.told.keys().cloned().collect();
-        let gone = paths.into_iter().filter(|path| {
-            let emptied = self.spec.depth == Depth::Locks && self.tree.emptied(path).is_some();
-            !emptied && self.tree.lock(path).is_none()
-        });
-        for path in gone.collect::<Vec<_>>() {
-            self.told.remove(&path);
-            self.outbox.push(Update::Gone(path));
         }
         for path in std::mem::take(&mut self.held_back) {
             if let Some(lock) = self.told.get(&path) {
@@ -387,6 +385,13 @@ impl Driver {
     }
 }
 
+/// Whether it is the same node still, as far as is known: lone leaders have the same name.
+fn is(one: &ObservedContender, other: &ObservedContender) -> bool {
+    let token = |contender: &ObservedContender| contender.facts.read().and_then(|read| read.token);
+    let differ = |(one, other)| one != other;
+    one.node == other.node && !token(one).zip(token(other)).is_some_and(differ)
+}
+
 /// Why it did not begin.
 enum Ended {
     Lost(Error),
@@ -407,10 +412,7 @@ async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T,
 }
 
 /// Asks together, and one by one where the whole is refused.
-async fn ask(
-    session: Arc<Session>,
-    questions: Vec<Question>,
-) -> (Vec<Question>, Result<Vec<Answer>, Trouble>) {
+async fn ask(session: Arc<Session>, batch: Batch, questions: Vec<Question>) -> Answers {
     let mut answers = answer(ask_together(&session.client, &questions)).await;
     if let Err(Trouble::Refused(_)) = answers {
         let mut each = Vec::with_capacity(questions.len());
@@ -418,12 +420,12 @@ async fn ask(
             match answer(ask_together(&session.client, std::slice::from_ref(question))).await {
                 Ok(answer) => each.extend(answer),
                 Err(Trouble::Refused(error)) => each.push(Answer::Refused(error)),
-                Err(trouble) => return (questions, Err(trouble)),
+                Err(trouble) => return (batch, questions, Err(trouble)),
             }
         }
         answers = Ok(each);
     }
-    (questions, answers)
+    (batch, questions, answers)
 }
 
 /// The events of all roots, in the order in which they came.
@@ -479,12 +481,14 @@ impl Events {
 struct Folders {
     session: Arc<Session>,
     watched: HashSet<String>,
-    steps: FuturesUnordered<BoxFuture<'static, Option<Step>>>,
+    steps: FuturesUnordered<BoxFuture<'static, (String, Step)>>,
 }
 
 enum Step {
-    Armed(String, OneshotWatcher),
-    Fired(String),
+    Armed(OneshotWatcher),
+    Fired,
+    /// Its folder has gone, or the session.
+    Failed,
 }
 
 impl Folders {
@@ -505,24 +509,29 @@ impl Folders {
     async fn changed(&mut self) -> String {
         loop {
             match self.steps.next().await {
-                Some(Some(Step::Armed(folder, watcher))) => {
+                Some((folder, Step::Armed(watcher))) => {
                     let fired = self.session.while_alive(watcher.changed());
                     let name = folder.clone();
-                    let fired = async move { fired.await.map(|_| Step::Fired(name)) };
+                    let fired = async move {
+                        let fired = fired.await;
+                        (name, fired.map_or(Step::Failed, |_| Step::Fired))
+                    };
                     self.steps.push(fired.boxed());
                     return folder;
                 }
-                Some(Some(Step::Fired(folder))) => {
+                Some((folder, Step::Fired)) => {
                     self.steps.push(arm(Arc::clone(&self.session), folder).boxed());
                 }
-                Some(None) => {}
+                // It may come back.
+                Some((folder, Step::Failed)) => _ = self.watched.remove(&folder),
                 None => std::future::pending().await,
             }
         }
     }
 }
 
-async fn arm(session: Arc<Session>, folder: String) -> Option<Step> {
-    let (_, watcher) = answer(session.client.list_and_watch_children(&folder)).await.ok()?;
-    Some(Step::Armed(folder, watcher))
+async fn arm(session: Arc<Session>, folder: String) -> (String, Step) {
+    let watch = answer(session.client.list_and_watch_children(&folder)).await;
+    let step = watch.map_or(Step::Failed, |(_, watcher)| Step::Armed(watcher));
+    (folder, step)
 }

@@ -35,13 +35,8 @@ impl Seat {
     }
 
     fn contender(&self, role: Role, behind: Vec<String>) -> ObservedContender {
-        ObservedContender {
-            node: self.name.as_str().to_owned(),
-            role,
-            behind,
-            facts: self.facts.clone(),
-            granted: None,
-        }
+        let contender = ObservedContender::new(self.name.as_str(), role, self.facts.clone());
+        ObservedContender { behind, ..contender }
     }
 }
 
@@ -81,8 +76,7 @@ pub(super) fn queue(path: &str, mut seats: Vec<Seat>, ignored: Vec<String>) -> O
         Kind::Mutex | Kind::Election => one_by_one(&seats),
     };
     let dialect = dialect_of(&seats);
-    let path = path.to_owned();
-    ObservedLock { path, kind, dialect, holders, waiters, ignored, creates: None }
+    ObservedLock { dialect, holders, waiters, ignored, ..ObservedLock::new(path, kind) }
 }
 
 /// `ClickHouse` marks its candidates so since any number of them may lead.
@@ -179,15 +173,8 @@ pub(super) fn curator_semaphore(
         waiters.push(seat.contender(Role::Permit, ahead));
         ahead = vec![seat.name.as_str().to_owned()];
     }
-    ObservedLock {
-        path: path.to_owned(),
-        kind: Kind::Semaphore,
-        dialect: Some(Dialect::Curator),
-        holders,
-        waiters,
-        ignored,
-        creates: None,
-    }
+    let dialect = Some(Dialect::Curator);
+    ObservedLock { dialect, holders, waiters, ignored, ..ObservedLock::new(path, Kind::Semaphore) }
 }
 
 /// kazoo's semaphore: leases without a number, and a lock beside it at which the others wait.
@@ -198,8 +185,10 @@ pub(super) fn kazoo_semaphore(
     ignored: Vec<String>,
 ) -> ObservedLock {
     order(&mut entry);
-    let mut holders: Vec<_> =
-        leases.into_iter().map(|(node, facts)| single(node, facts, Role::Permit)).collect();
+    let mut holders: Vec<_> = leases
+        .into_iter()
+        .map(|(node, facts)| ObservedContender::new(node, Role::Permit, facts))
+        .collect();
     holders.sort_by_key(|holder| {
         holder.facts.read().and_then(|facts| facts.token).map_or(i64::MAX, FencingToken::as_i64)
     });
@@ -209,32 +198,14 @@ pub(super) fn kazoo_semaphore(
         seat.contender(Role::Permit, behind)
     });
     let waiters = waiters.collect();
-    ObservedLock {
-        path: path.to_owned(),
-        kind: Kind::Semaphore,
-        dialect: Some(Dialect::Kazoo),
-        holders,
-        waiters,
-        ignored,
-        creates: None,
-    }
-}
-
-fn single(node: String, facts: Facts, role: Role) -> ObservedContender {
-    ObservedContender { node, role, behind: Vec::new(), facts, granted: None }
+    let dialect = Some(Dialect::Kazoo);
+    ObservedLock { dialect, holders, waiters, ignored, ..ObservedLock::new(path, Kind::Semaphore) }
 }
 
 /// A lock that is one ephemeral node: nobody queues, whoever creates it leads.
 pub(super) fn lone_leader(path: &str, node: &str, dialect: Dialect, facts: Facts) -> ObservedLock {
-    ObservedLock {
-        path: path.to_owned(),
-        kind: Kind::Election,
-        dialect: Some(dialect),
-        holders: vec![single(node.to_owned(), facts, Role::Candidate)],
-        waiters: Vec::new(),
-        ignored: Vec::new(),
-        creates: None,
-    }
+    let holders = vec![ObservedContender::new(node, Role::Candidate, facts)];
+    ObservedLock { dialect: Some(dialect), holders, ..ObservedLock::new(path, Kind::Election) }
 }
 
 /// A lock that nobody holds, known from before.
@@ -244,16 +215,7 @@ pub(super) fn free(
     dialect: Option<Dialect>,
     ignored: Vec<String>,
 ) -> ObservedLock {
-    let path = path.to_owned();
-    ObservedLock {
-        path,
-        kind,
-        dialect,
-        holders: Vec::new(),
-        waiters: Vec::new(),
-        ignored,
-        creates: None,
-    }
+    ObservedLock { dialect, ignored, ..ObservedLock::new(path, kind) }
 }
 
 /// The product that leads with one node of this name, in a folder of that name.
@@ -269,7 +231,16 @@ pub(super) fn lone_leader_dialect(folder: &str, name: &str) -> Option<Dialect> {
 }
 
 /// The names among `children` that belong to no contender.
-pub(super) fn ignored<'a>(children: impl Iterator<Item = &'a str>, seats: &[Seat]) -> Vec<String> {
+pub(super) fn ignored<'a>(
+    children: impl ExactSizeIterator<Item = &'a str>,
+    seats: &[Seat],
+) -> Vec<String> {
+    if children.len() == seats.len() {
+        return Vec::new();
+    }
     let seats: BTreeSet<_> = seats.iter().map(|seat| seat.name.as_str()).collect();
     children.filter(|child| !seats.contains(child)).map(str::to_owned).collect()
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,6 +5,7 @@
 //! it shows. An event that comes between a question and its answer may be older or newer than the
 //! answer; of one name the last event is newer than, or shown by, any answer that came after it was
 //! asked for. So a listing counts, corrected by the last event of each name since it was asked for.
+//! And an answer counts only for the node that was asked about, not for one that has taken its place.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ pub(super) struct Tree {
     listings: VecDeque<String>,
     reads: VecDeque<String>,
     /// Locks to be looked at again.
-    touched: BTreeSet<String>,
+    touched: HashSet<String>,
     /// What a lock was when it had contenders.
     known: HashMap<String, (Kind, Option<Dialect>)>,
     denied: BTreeSet<String>,
@@ -48,14 +49,45 @@ pub(super) struct Tree {
     blind: BTreeSet<String>,
     /// Nodes seen so far.
     nodes: usize,
+    /// The last questions that were asked together.
+    batch: Batch,
 }
+
+/// Questions that were asked together, by their number.
+pub(super) type Batch = u64;
 
 /// A node that has, or may have, children.
 #[derive(Debug, Default)]
 struct Folder {
     children: BTreeMap<String, Child>,
     listing: Listing,
+    /// All children are known: it was listed once, or seen from its creation on.
+    known: bool,
+    /// To be listed once more after the answer that is under way.
+    again: bool,
     own: Reading<Own>,
+    /// The next number, as far as the names tell that were seen to be created.
+    next: u32,
+}
+
+impl Folder {
+    /// A node that has no children.
+    fn empty() -> Self {
+        Self { listing: Listing::Complete, known: true, ..Self::default() }
+    }
+
+    /// A child was created; whether more were than are known, so that it has to be asked again.
+    fn count(&mut self, name: Option<&ContenderName>) -> bool {
+        let number = name.and_then(|name| u32::try_from(name.sequence()).ok());
+        let next = number.map_or(0, |number| number.saturating_add(1));
+        let Own::Read { creates, .. } = &mut self.own.value else {
+            self.next = self.next.max(next).max(1);
+            return false;
+        };
+        *creates = creates.saturating_add(1);
+        // A number in a name may be made up: it is not believed.
+        next > *creates && self.own.want()
+    }
 }
 
 /// What the `Stat` and data of a lock's own node say.
@@ -66,7 +98,7 @@ enum Own {
     Denied,
     Read {
         creates: u32,
-        data: Vec<u8>,
+        data: Arc<[u8]>,
     },
 }
 
@@ -86,7 +118,7 @@ enum Listing {
     Partial,
     Wanted,
     /// Asked for; the last event of each name since then, whether it created it.
-    Asked(HashMap<String, bool>),
+    Asked(Batch, HashMap<String, bool>),
     Complete,
     Denied,
 }
@@ -97,12 +129,19 @@ struct Child {
     facts: Reading<Facts>,
 }
 
+impl Child {
+    /// Whether nothing below it is of interest.
+    fn is_leaf(&self) -> bool {
+        self.name.as_ref().is_some_and(ContenderName::is_honoured)
+    }
+}
+
 /// Something that is read when it is wanted, and again when it has changed meanwhile.
 #[derive(Debug)]
 struct Reading<T> {
     value: T,
     wanted: bool,
-    asked: bool,
+    asked: Option<Batch>,
     /// Changed since it was asked for.
     stale: bool,
 }
@@ -115,25 +154,25 @@ impl<T: Default> Default for Reading<T> {
 
 impl<T> Reading<T> {
     const fn new(value: T) -> Self {
-        Self { value, wanted: false, asked: false, stale: false }
+        Self { value, wanted: false, asked: None, stale: false }
     }
 
     /// Whether it has to be queued for reading.
     fn want(&mut self) -> bool {
-        if self.asked {
+        if self.asked.is_some() {
             self.stale = true;
             return false;
         }
         !std::mem::replace(&mut self.wanted, true)
     }
 
-    fn ask(&mut self) {
-        (self.wanted, self.asked, self.stale) = (false, true, false);
+    fn ask(&mut self, batch: Batch) {
+        (self.wanted, self.asked, self.stale) = (false, Some(batch), false);
     }
 
     /// Whether it has to be read once more.
     fn answered(&mut self) -> bool {
-        self.asked = false;
+        self.asked = None;
         std::mem::take(&mut self.stale) && self.want()
     }
 }
@@ -145,11 +184,19 @@ pub(super) fn split(path: &str) -> Option<(&str, &str)> {
 }
 
 pub(super) fn join(folder: &str, name: &str) -> String {
-    if folder == "/" { format!("/{name}") } else { format!("{folder}/{name}") }
+    // Often called, and several times faster than `format!`.
+    let mut path = String::with_capacity(folder.len() + 1 + name.len());
+    path.push_str(folder.strip_suffix('/').unwrap_or(folder));
+    path.push('/');
+    path.push_str(name);
+    path
 }
 
 /// The name of the lock at which kazoo's semaphore lets its clients enter.
 const KAZOO_ENTRY: &str = "-__lock__";
+
+/// The parts of Curator's semaphore.
+const PARTS: [&str; 2] = ["locks", "leases"];
 
 impl Tree {
     /// A tree that knows nothing, and wants its roots listed.
@@ -160,12 +207,13 @@ impl Tree {
             folders: HashMap::new(),
             listings: VecDeque::new(),
             reads: VecDeque::new(),
-            touched: BTreeSet::new(),
+            touched: HashSet::new(),
             known: HashMap::new(),
             denied: BTreeSet::new(),
             missing: BTreeSet::new(),
             blind: BTreeSet::new(),
             nodes: 0,
+            batch: 0,
         };
         for root in &roots {
             tree.add_root(root);
@@ -183,7 +231,10 @@ impl Tree {
         match split(root) {
             None => self.want_listing(root),
             // Told like any other child, with what may lie below it.
-            Some((folder, name)) => self.created(folder, name, true),
+            Some((folder, name)) => {
+                self.folders.entry(folder.to_owned()).or_default();
+                self.created(folder, name, true);
+            }
         }
     }
 
@@ -222,8 +273,10 @@ impl Tree {
         &self.blind
     }
 
-    /// The next questions, at most so many.
-    pub(super) fn questions(&mut self, most: usize) -> Vec<Question> {
+    /// The next questions, at most so many, and their number.
+    pub(super) fn questions(&mut self, most: usize) -> (Batch, Vec<Question>) {
+        self.batch += 1;
+        let batch = self.batch;
         let mut questions = Vec::new();
         while questions.len() < most
             && let Some(path) = self.listings.pop_front()
@@ -232,51 +285,68 @@ impl Tree {
             if let Some(folder) = self.folders.get_mut(&path)
                 && matches!(folder.listing, Listing::Wanted)
             {
-                folder.listing = Listing::Asked(HashMap::new());
+                folder.listing = Listing::Asked(batch, HashMap::new());
                 questions.push(Question::Children(path));
             }
         }
         while questions.len() < most
             && let Some(path) = self.reads.pop_front()
         {
-            let mut wanted = false;
-            if let Some(own) = self.folders.get_mut(&path).map(|folder| &mut folder.own)
+            let (mut wanted, mut is_leaf) = (false, false);
+            if let Some(child) = self.child_mut(&path) {
+                is_leaf = child.is_leaf();
+                if child.facts.wanted {
+                    child.facts.ask(batch);
+                    wanted = true;
+                }
+            }
+            if !is_leaf
+                && let Some(own) = self.folders.get_mut(&path).map(|folder| &mut folder.own)
                 && own.wanted
             {
-                own.ask();
-                wanted = true;
-            }
-            if let Some(facts) = self.child_mut(&path).map(|child| &mut child.facts)
-                && facts.wanted
-            {
-                facts.ask();
+                own.ask(batch);
                 wanted = true;
             }
             if wanted {
                 questions.push(Question::Data(path));
             }
         }
-        questions
+        (batch, questions)
     }
 
-    /// Takes the answer to a question.
-    pub(super) fn answer(&mut self, question: &Question, answer: Answer) {
-        match (question, answer) {
-            (Question::Children(path), Answer::Children(names)) => self.listed(path, names),
-            (Question::Children(path), Answer::Refused(Error::NoNode)) => {
-                if self.roots.contains(path) {
-                    self.missing.insert(path.clone());
-                }
-                self.listed(path, Vec::new());
+    /// Takes the answer to a question of that number.
+    pub(super) fn answer(&mut self, batch: Batch, question: &Question, answer: Answer) {
+        let path = match question {
+            Question::Data(path) => return self.read(batch, path, answer),
+            Question::Children(path) => path,
+        };
+        let Some(folder) = self.folders.get_mut(path) else { return };
+        // Not that of a node of the same name that was there before.
+        let Some(since) = (match &mut folder.listing {
+            Listing::Asked(asked, since) if *asked == batch => Some(std::mem::take(since)),
+            _ => None,
+        }) else {
+            return;
+        };
+        match (answer, split(path)) {
+            (Answer::Children(names), _) => self.listed(path, names, since),
+            (Answer::Refused(Error::NoNode), Some((folder, name))) => self.deleted(folder, name),
+            (Answer::Refused(Error::NoNode), None) => {
+                self.missing.insert(path.clone());
+                self.listed(path, Vec::new(), since);
             }
-            (Question::Children(path), _) => {
+            _ => {
+                // What is in it is not told, not even what events tell of.
+                for name in std::mem::take(&mut folder.children).into_keys() {
+                    self.nodes = self.nodes.saturating_sub(1);
+                    self.forget(&join(path, &name));
+                }
                 if let Some(folder) = self.folders.get_mut(path) {
-                    folder.listing = Listing::Denied;
-                    self.denied.insert(path.clone());
-                    self.touch(path);
+                    (folder.listing, folder.known) = (Listing::Denied, false);
                 }
+                self.denied.insert(path.clone());
+                self.touch(path);
             }
-            (Question::Data(path), answer) => self.read(path, answer),
         }
     }
 
@@ -285,22 +355,24 @@ impl Tree {
         if path == SYSTEM || path.starts_with("/zookeeper/") {
             return;
         }
-        let Some((folder, name)) = split(path) else { return };
-        match kind {
-            EventType::NodeCreated => self.created(folder, name, false),
-            EventType::NodeDeleted => self.deleted(folder, name),
-            EventType::NodeDataChanged => self.changed(folder, name),
-            EventType::Session | EventType::NodeChildrenChanged => {}
+        match (kind, split(path)) {
+            (EventType::NodeCreated, Some((folder, name))) => self.created(folder, name, false),
+            (EventType::NodeDeleted, Some((folder, name))) => self.deleted(folder, name),
+            (EventType::NodeDataChanged, _) => self.changed(path),
+            _ => {}
         }
     }
 
     /// Wants a folder listed again.
     pub(super) fn list_again(&mut self, path: &str) {
-        if let Some(folder) = self.folders.get_mut(path)
-            && matches!(folder.listing, Listing::Complete)
-        {
-            folder.listing = Listing::Wanted;
-            self.listings.push_back(path.to_owned());
+        let Some(folder) = self.folders.get_mut(path) else { return };
+        match folder.listing {
+            Listing::Complete => {
+                folder.listing = Listing::Wanted;
+                self.listings.push_back(path.to_owned());
+            }
+            Listing::Asked(..) => folder.again = true,
+            Listing::Partial | Listing::Wanted | Listing::Denied => {}
         }
     }
 
@@ -318,25 +390,30 @@ impl Tree {
     }
 
     /// Whether the tree goes down into this node.
-    fn enters(&self, folder: &str, name: &str) -> bool {
+    fn enters(&self, path: &str, name: &str, is_leaf: bool) -> bool {
+        // Roots are told first.
+        if self.roots.is_empty() || self.roots.iter().any(|root| root == path) {
+            return true;
+        }
         match self.depth {
-            Depth::Everything => join(folder, name) != SYSTEM,
+            Depth::Everything => path != SYSTEM && !is_leaf,
             Depth::Locks => matches!(name, "locks" | "leases"),
         }
     }
 
-    /// The folder of a node that is told of. One that is not kept has no children if its own folder
-    /// is listed: of the many nodes without children nothing is kept.
-    fn folder_mut(&mut self, path: &str) -> &mut Folder {
-        let is_leaf = || {
+    /// The folder of a node that is told of. Of the many nodes without children nothing is kept, so
+    /// that one which is not kept is empty; `None` if it is yet to be found itself, or lies deeper
+    /// than the tree goes.
+    fn folder_mut(&mut self, path: &str) -> Option<&mut Folder> {
+        if !self.folders.contains_key(path) {
             let (above, name) = split(path)?;
-            let above = self.folders.get(above)?;
-            let listed = matches!(above.listing, Listing::Complete);
-            (listed && above.children.contains_key(name)).then_some(())
-        };
-        let listing = if is_leaf().is_some() { Listing::Complete } else { Listing::Partial };
-        let folder = || Folder { listing, ..Folder::default() };
-        self.folders.entry(path.to_owned()).or_insert_with(folder)
+            let child = self.folders.get(above)?.children.get(name)?;
+            if !self.enters(path, name, child.is_leaf()) {
+                return None;
+            }
+            self.folders.insert(path.to_owned(), Folder::empty());
+        }
+        self.folders.get_mut(path)
     }
 
     /// A node is there. One that was listed may have children; one that was just created has none,
@@ -345,56 +422,66 @@ impl Tree {
         let path = join(folder, name);
         let contender = ContenderName::parse(name);
         let lone = layout::lone_leader_dialect(folder, name).is_some();
-        let wants_facts = contender.is_some() || lone || is_bare_uuid(name);
-        // Roots are told first.
-        let is_root = self.roots.is_empty() || self.roots.contains(&path);
+        let is_contender = contender.is_some();
         let is_leaf = contender.as_ref().is_some_and(ContenderName::is_honoured);
-        let enters = is_root || !is_leaf && self.enters(folder, name);
-        let sequence = contender.as_ref().map(ContenderName::sequence);
-        self.missing.remove(&path);
-        let parent = self.folder_mut(folder);
-        if let Listing::Asked(since) = &mut parent.listing
-            && !listed
-        {
-            since.insert(name.to_owned(), true);
+        let wants_facts = is_contender || lone || is_bare_uuid(name);
+        let Some(parent) = self.folder_mut(folder) else { return };
+        if matches!(parent.listing, Listing::Denied) {
+            return;
         }
-        if let (Own::Read { creates, .. }, Some(sequence)) = (&mut parent.own.value, sequence) {
-            *creates = (*creates).max(u32::try_from(sequence + 1).unwrap_or(0));
+        let mut wants_own = false;
+        if !listed {
+            if let Listing::Asked(_, since) = &mut parent.listing {
+                since.insert(name.to_owned(), true);
+            }
+            wants_own = parent.count(contender.as_ref());
         }
+        // What the lock's own node says is read together with its contenders.
+        let unread = matches!(parent.own.value, Own::Unknown) && parent.own.asked.is_none();
+        wants_own |= is_contender && unread && parent.own.want();
         let mut new = false;
         let child = parent.children.entry(name.to_owned()).or_insert_with(|| {
             new = true;
             Child { name: contender, facts: Reading::new(Facts::Pending) }
         });
-        if wants_facts && child.facts.want() {
-            self.reads.push_back(path.clone());
-        }
+        let wants_facts = wants_facts && child.facts.want();
+        self.reads.extend(wants_own.then(|| folder.to_owned()));
+        self.reads.extend(wants_facts.then(|| path.clone()));
         self.nodes += usize::from(new);
-        if enters && listed {
-            self.want_listing(&path);
-        } else if enters {
-            let folder = || Folder { listing: Listing::Complete, ..Folder::default() };
-            self.folders.entry(path.clone()).or_insert_with(folder);
+        self.missing.remove(&path);
+        if self.enters(&path, name, is_leaf) {
+            if listed {
+                self.want_listing(&path);
+            } else {
+                // What is under way tells of the time before.
+                self.folders.insert(path.clone(), Folder::empty());
+                if self.depth == Depth::Locks {
+                    self.want_own(&path);
+                }
+            }
         }
         self.touch(folder);
-        if lone {
-            self.touched.insert(path);
+        if lone || !is_contender {
+            self.touch(&path);
         }
     }
 
     fn deleted(&mut self, folder: &str, name: &str) {
         let path = join(folder, name);
         if let Some(parent) = self.folders.get_mut(folder) {
-            if let Listing::Asked(since) = &mut parent.listing {
+            if let Listing::Asked(_, since) = &mut parent.listing {
                 since.insert(name.to_owned(), false);
             }
             if parent.children.remove(name).is_some() {
                 self.nodes = self.nodes.saturating_sub(1);
             }
         }
+        if self.roots.contains(&path) {
+            self.missing.insert(path.clone());
+        }
         self.forget(&path);
         self.touch(folder);
-        self.touched.insert(path);
+        self.touch(&path);
     }
 
     /// Drops what is known below a node that has gone.
@@ -407,35 +494,41 @@ impl Tree {
             if let Some(folder) = self.folders.remove(&path) {
                 self.nodes = self.nodes.saturating_sub(folder.children.len());
                 gone.extend(folder.children.keys().map(|name| join(&path, name)));
-                self.touched.insert(path);
+                self.touch(&path);
             }
         }
     }
 
-    fn changed(&mut self, folder: &str, name: &str) {
-        let path = join(folder, name);
+    fn changed(&mut self, path: &str) {
         let mut read = false;
-        if let Some(own) = self.folders.get_mut(&path).map(|folder| &mut folder.own)
-            && (own.asked || !matches!(own.value, Own::Unknown))
+        if let Some(own) = self.folders.get_mut(path).map(|folder| &mut folder.own)
+            && (own.asked.is_some() || !matches!(own.value, Own::Unknown))
         {
             read |= own.want();
         }
-        if let Some(child) = self.child_mut(&path)
-            && (child.facts.asked || !matches!(child.facts.value, Facts::Pending))
+        if let Some(child) = self.child_mut(path)
+            && (child.facts.asked.is_some() || !matches!(child.facts.value, Facts::Pending))
         {
             read |= child.facts.want();
         }
         if read {
-            self.reads.push_back(path);
+            self.reads.push_back(path.to_owned());
         }
     }
 
-    fn listed(&mut self, path: &str, names: Vec<String>) {
+    fn listed(&mut self, path: &str, names: Vec<String>, since: HashMap<String, bool>) {
         let Some(folder) = self.folders.get_mut(path) else { return };
-        let Listing::Asked(since) = std::mem::replace(&mut folder.listing, Listing::Complete)
-        else {
-            return;
-        };
+        (folder.listing, folder.known) = (Listing::Complete, true);
+        if std::mem::take(&mut folder.again) {
+            folder.listing = Listing::Wanted;
+            self.listings.push_back(path.to_owned());
+        }
+        if since.is_empty() && folder.children.is_empty() {
+            for name in &names {
+                self.created(path, name, true);
+            }
+            return self.settle(path);
+        }
         let mut names: HashSet<String> = names.into_iter().collect();
         for (name, created) in since {
             if created {
@@ -457,50 +550,66 @@ impl Tree {
         for name in new {
             self.created(path, &name, true);
         }
+        self.settle(path);
+    }
+
+    /// After a listing.
+    fn settle(&mut self, path: &str) {
         self.touch(path);
         // Of the many nodes without children nothing needs to be kept.
-        if self.folders.get(path).is_some_and(|folder| folder.children.is_empty())
+        let bare = |folder: &Folder| {
+            folder.children.is_empty() && matches!(folder.listing, Listing::Complete)
+        };
+        if self.folders.get(path).is_some_and(bare)
             && !self.known.contains_key(path)
+            && !self.folders.contains_key(&format!("{path}{KAZOO_ENTRY}"))
             && !self.roots.iter().any(|root| root == path)
         {
             self.folders.remove(path);
         }
     }
 
-    fn read(&mut self, path: &str, answer: Answer) {
-        let mut again = false;
-        if let Some(own) = self.folders.get_mut(path).map(|folder| &mut folder.own)
-            && own.asked
-        {
-            own.value = match &answer {
-                Answer::Data(data, stat) => {
-                    let creates = creates(stat).max(own.value.creates().unwrap_or(0));
-                    Own::Read { creates, data: data.clone() }
-                }
-                Answer::Refused(_) | Answer::Children(_) => Own::Denied,
-            };
-            again |= own.answered();
-            self.touch(path);
-        }
-        let mut gone = false;
-        if let Some(child) = self.child_mut(path)
-            && child.facts.asked
-        {
-            let stale = child.facts.stale;
-            again |= child.facts.answered();
-            match answer {
-                Answer::Data(data, stat) => {
-                    child.facts.value = Facts::Read(facts(data.into(), &stat));
-                }
-                // Gone, unless it has come back.
-                Answer::Refused(Error::NoNode) => gone = !stale,
-                Answer::Refused(_) | Answer::Children(_) => {
-                    child.facts.value = Facts::Denied;
-                    if let Some((folder, _)) = split(path) {
-                        self.blind.insert(folder.to_owned());
+    fn read(&mut self, batch: Batch, path: &str, answer: Answer) {
+        let (mut again, mut gone, mut is_leaf) = (false, false, false);
+        let data = match answer {
+            Answer::Data(data, stat) => Ok((Arc::<[u8]>::from(data), stat)),
+            Answer::Refused(error) => Err(error),
+            Answer::Children(_) => Err(Error::Unimplemented),
+        };
+        if let Some(child) = self.child_mut(path) {
+            is_leaf = child.is_leaf();
+            if child.facts.asked == Some(batch) {
+                let stale = child.facts.stale;
+                again |= child.facts.answered();
+                match &data {
+                    Ok((data, stat)) => {
+                        child.facts.value = Facts::Read(facts(Arc::clone(data), stat));
+                    }
+                    // Gone, unless it has come back.
+                    Err(Error::NoNode) => gone = !stale,
+                    Err(_) => {
+                        child.facts.value = Facts::Denied;
+                        if let Some((folder, _)) = split(path) {
+                            self.blind.insert(folder.to_owned());
+                        }
                     }
                 }
             }
+        }
+        if !is_leaf
+            && let Some(Folder { own, next, .. }) = self.folders.get_mut(path)
+            && own.asked == Some(batch)
+        {
+            own.value = match data {
+                Ok((data, stat)) => {
+                    let creates = creates(&stat).max(own.value.creates().unwrap_or(0));
+                    own.stale |= std::mem::take(next) > creates;
+                    Own::Read { creates, data }
+                }
+                Err(_) => Own::Denied,
+            };
+            again |= own.answered();
+            self.touch(path);
         }
         if again {
             self.reads.push_back(path.to_owned());
@@ -510,32 +619,56 @@ impl Tree {
                 self.deleted(folder, name);
             }
             self.touch(folder);
-            self.touched.insert(path.to_owned());
+            if layout::lone_leader_dialect(folder, name).is_some() {
+                self.touch(path);
+            }
         }
     }
 
-    /// The locks that a change in this folder may concern.
+    /// Something has changed in this folder.
     fn touch(&mut self, folder: &str) {
+        if self.touched.contains(folder) {
+            return;
+        }
         self.touched.insert(folder.to_owned());
         if let Some(semaphore) = folder.strip_suffix(KAZOO_ENTRY) {
-            self.touched.insert(semaphore.to_owned());
+            // It is wanted now, even if it is empty.
+            self.folder_mut(semaphore);
+        }
+    }
+
+    /// The locks that a change in this folder may concern, beside the one at its own path.
+    fn concerned(&self, folder: &str, mut concern: impl FnMut(String)) {
+        if let Some(semaphore) = folder.strip_suffix(KAZOO_ENTRY) {
+            concern(semaphore.to_owned());
         }
         if let Some((above, "locks" | "leases")) = split(folder) {
-            self.touched.insert(above.to_owned());
+            concern(above.to_owned());
+            for part in PARTS {
+                concern(join(above, part));
+            }
         }
         let entry = format!("{folder}{KAZOO_ENTRY}");
         if self.folders.contains_key(&entry) {
-            self.touched.insert(entry);
+            concern(entry);
         }
     }
 
     /// The locks that may have changed, as they are now; `None` for what is none (any more).
     pub(super) fn changes(&mut self) -> Vec<(String, Option<ObservedLock>)> {
-        let mut changes = Vec::new();
-        while let Some(path) = self.touched.pop_first() {
+        let mut paths = std::mem::take(&mut self.touched);
+        let mut others = Vec::new();
+        for path in &paths {
+            self.concerned(path, |other| others.push(other));
+        }
+        paths.extend(others);
+        let mut changes = Vec::with_capacity(paths.len());
+        for path in paths {
             let lock = self.lock(&path);
+            // A lone leader's lock is gone with its node.
             if let Some(lock) = &lock
                 && !lock.holders.is_empty()
+                && self.lone_leader(&path).is_none()
             {
                 self.known.insert(path.clone(), (lock.kind, lock.dialect));
             }
@@ -549,15 +682,19 @@ impl Tree {
         if let Some(lock) = self.lone_leader(path) {
             return Some(lock);
         }
-        let listing = &self.folders.get(path)?.listing;
-        if matches!(listing, Listing::Partial) || self.belongs_to_another(path) {
+        if let Some(semaphore) = path.strip_suffix(KAZOO_ENTRY) {
+            self.want_own(semaphore);
+        }
+        // Who holds is known when all are.
+        if !self.folders.get(path)?.known || self.belongs_to_another(path) {
             return None;
         }
         let mut lock = self
             .curator_semaphore(path)
             .or_else(|| self.kazoo_semaphore(path))
             .or_else(|| self.queue(path))
-            .or_else(|| self.free(path))?;
+            .or_else(|| self.free(path))
+            .or_else(|| self.emptied(path))?;
         lock.creates = self.creates(path);
         Some(lock)
     }
@@ -573,11 +710,22 @@ impl Tree {
             .then(|| layout::lone_leader(path, name, dialect, facts.clone()))
     }
 
-    /// Whether the folder is a part of a lock that lies beside or above it.
+    /// Whether the folder is a part of a lock that lies beside or above it, or may turn out to be.
     fn belongs_to_another(&self, path: &str) -> bool {
         let part = matches!(split(path), Some((above, "locks" | "leases"))
-            if self.is_curator_semaphore(above));
-        part || path.strip_suffix(KAZOO_ENTRY).is_some_and(|path| self.is_kazoo_semaphore(path))
+            if self.is_curator_semaphore(above) || PARTS.iter().any(|part| self.is_pending(&join(above, part))));
+        let entry = |path| {
+            let own = self.folders.get(path).map(|folder| &folder.own.value);
+            matches!(own, Some(Own::Unknown)) || self.is_kazoo_semaphore(path)
+        };
+        part || path.strip_suffix(KAZOO_ENTRY).is_some_and(entry)
+    }
+
+    /// Whether the folder is still to be listed.
+    fn is_pending(&self, path: &str) -> bool {
+        self.folders.get(path).is_some_and(|folder| {
+            !folder.known && matches!(folder.listing, Listing::Wanted | Listing::Asked(..))
+        })
     }
 
     fn is_curator_semaphore(&self, path: &str) -> bool {
@@ -586,9 +734,10 @@ impl Tree {
         };
         let seats = |part: &str| self.seats(&join(path, part));
         let lease = |seat: &Seat| seat.name.role() == crate::node::Role::Permit;
-        let was = matches!(self.known.get(path), Some((Kind::Semaphore, _)));
+        let was = self.known.get(path) == Some(&(Kind::Semaphore, Some(Dialect::Curator)));
         has("locks")
             && has("leases")
+            && !PARTS.iter().any(|part| self.is_pending(&join(path, part)))
             && (was || seats("leases").iter().any(lease) || self.is_emptied(path))
     }
 
@@ -642,7 +791,7 @@ impl Tree {
         if (may_be || self.folders.contains_key(&entry)) && self.want_own(path) {
             return None;
         }
-        if !self.is_kazoo_semaphore(path) {
+        if !self.is_kazoo_semaphore(path) || self.is_pending(&entry) {
             return None;
         }
         let folder = self.folders.get(path)?;
@@ -669,9 +818,10 @@ impl Tree {
         Some(layout::free(path, kind, dialect, ignored))
     }
 
-    fn names(&self, path: &str) -> impl Iterator<Item = &str> {
-        let folder = self.folders.get(path);
-        folder.into_iter().flat_map(|folder| folder.children.keys().map(String::as_str))
+    fn names(&self, path: &str) -> impl ExactSizeIterator<Item = &str> {
+        let names =
+            self.folders.get(path).map_or_else(Default::default, |folder| folder.children.keys());
+        names.map(String::as_str)
     }
 
     /// The contenders in a folder.
@@ -689,7 +839,7 @@ impl Tree {
         let Some(folder) = self.folders.get_mut(path) else { return false };
         let own = &mut folder.own;
         let unknown = matches!(own.value, Own::Unknown);
-        if unknown && !own.asked && own.want() {
+        if unknown && own.asked.is_none() && own.want() {
             self.reads.push_back(path.to_owned());
         }
         unknown
@@ -697,9 +847,12 @@ impl Tree {
 
     /// How many children were created, of the part that has most.
     fn creates(&mut self, path: &str) -> Option<u32> {
-        let parts = [path.to_owned(), join(path, "locks"), join(path, "leases")];
+        let mut parts = vec![path.to_owned()];
+        if self.is_curator_semaphore(path) {
+            parts.extend(PARTS.map(|part| join(path, part)));
+        }
         let mut creates = None;
-        for part in parts.iter().take(if self.is_curator_semaphore(path) { 3 } else { 1 }) {
+        for part in &parts {
             self.want_own(part);
             let own = self.folders.get(part).and_then(|folder| folder.own.value.creates());
             creates = creates.max(own);
@@ -707,14 +860,12 @@ impl Tree {
         creates
     }
 
-    /// A lock that stands at this very path, even if it is free: a node whose children have all gone.
-    pub(super) fn emptied(&mut self, path: &str) -> Option<ObservedLock> {
+    /// A lock that is looked for at this very path is free if its children have all gone.
+    fn emptied(&self, path: &str) -> Option<ObservedLock> {
         let folder = self.folders.get(path)?;
-        let creates = folder.own.value.creates()?;
-        let mut lock = (folder.children.is_empty() && creates > 0)
-            .then(|| layout::free(path, Kind::Mutex, None, Vec::new()))?;
-        lock.creates = Some(creates);
-        Some(lock)
+        let wanted = self.depth == Depth::Locks && self.roots.iter().any(|root| root == path);
+        let emptied = folder.children.is_empty() && folder.own.value.creates()? > 0;
+        (wanted && emptied).then(|| layout::free(path, Kind::Mutex, None, Vec::new()))
     }
 }
 
@@ -735,3 +886,6 @@ fn facts(data: Arc<[u8]>, stat: &Stat) -> NodeFacts {
         data,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! What the tests of observation share: a reader of updates, and queues made by hand.
 
 #![allow(dead_code, unreachable_pub, reason = "no test file uses everything")]
-#![allow(clippy::expect_used, clippy::panic, clippy::unwrap_used)]
+#![allow(clippy::expect_used, clippy::match_wild_err_arm, clippy::panic, clippy::unwrap_used)]
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
@@ -202,8 +202,8 @@ impl Client {
     async fn make(&self, path: &str, name: &str, data: &[u8], mode: CreateMode) -> String {
         let full = format!("{path}/{name}");
         let options = mode.with_acls(Acls::anyone_all());
-        let made = within(SOON, &full, self.raw.client().create(&full, data, &options)).await;
-        let (_, sequence) = made.unwrap_or_else(|error| panic!("{full}: {error}"));
+        let created = within(SOON, &full, self.raw.client().create(&full, data, &options)).await;
+        let (_, sequence) = created.unwrap_or_else(|error| panic!("{full}: {error}"));
         match mode {
             CreateMode::EphemeralSequential => format!("{name}{sequence}"),
             _ => name.to_owned(),

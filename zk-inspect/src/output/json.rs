@@ -1,14 +1,68 @@
 //! The JSON contract, schema 1: `docs/json.md` describes it. Fields may be added, never changed.
 
+use std::fmt;
+use std::io::{self, Write};
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
+use lock_recipes::FencingToken;
 use lock_recipes::observe::{Listed, Method, ObservedContender, ObservedLock};
 use serde::Serialize;
+use serde_json::ser::{Formatter, Serializer};
+use unicode_properties::{GeneralCategory as Category, UnicodeGeneralCategory};
 
-use crate::row;
+use crate::row::{self, Session};
+use crate::text::Charset;
 
 const SCHEMA: u32 = 1;
+
+/// Writes a document on one line.
+pub(crate) fn write(out: impl Write, value: &impl Serialize, charset: Charset) -> io::Result<()> {
+    value.serialize(&mut Serializer::with_formatter(out, Visible(charset))).map_err(Into::into)
+}
+
+/// Writes as `\u…` what a terminal would obey and what nobody would see, as JSON itself wants it for
+/// control characters of ASCII only.
+#[derive(Debug)]
+struct Visible(Charset);
+
+impl Visible {
+    fn escapes(&self, c: char) -> bool {
+        let hidden = || {
+            matches!(
+                c.general_category(),
+                Category::Control
+                    | Category::Format
+                    | Category::LineSeparator
+                    | Category::ParagraphSeparator
+            )
+        };
+        c == '\x7f' || !c.is_ascii() && (self.0 == Charset::Ascii || hidden())
+    }
+}
+
+impl Formatter for Visible {
+    fn write_string_fragment<W>(&mut self, out: &mut W, fragment: &str) -> io::Result<()>
+    where
+        W: ?Sized + Write,
+    {
+        let plain = |byte: u8| byte.is_ascii() && byte != 0x7f;
+        if fragment.bytes().all(plain) {
+            return out.write_all(fragment.as_bytes());
+        }
+        for c in fragment.chars() {
+            if self.escapes(c) {
+                for unit in c.encode_utf16(&mut [0; 2]) {
+                    write!(out, "\\u{unit:04x}")?;
+                }
+            } else {
+                out.write_all(c.encode_utf8(&mut [0; 4]).as_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
 
 /// The answer of `list` and `show`.
 #[derive(Debug, Serialize)]
@@ -65,11 +119,11 @@ impl<'a> Lock<'a> {
 struct Contender<'a> {
     node: &'a str,
     role: &'static str,
-    token: Option<String>,
-    session: Option<String>,
+    token: Option<Text<FencingToken>>,
+    session: Option<Text<Session>>,
     data: Option<&'a str>,
     data_base64: Option<String>,
-    queued_at: Option<String>,
+    queued_at: Option<Text<Time>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     behind: Option<&'a [String]>,
 }
@@ -81,20 +135,42 @@ impl<'a> Contender<'a> {
         Self {
             node: &contender.node,
             role: contender.role.as_str(),
-            token: row::contender_token(contender).map(|token| token.to_string()),
-            session: facts.map(|facts| row::session(facts.session)),
+            token: row::contender_token(contender).map(Text),
+            session: facts.map(|facts| Text(Session(facts.session))),
             data: data.and_then(Result::ok),
             data_base64: data.and_then(Result::err).map(|bytes| STANDARD.encode(bytes)),
-            queued_at: facts.and_then(|facts| rfc3339(facts.queued_at)),
+            queued_at: facts.and_then(|facts| Time::of(facts.queued_at)).map(Text),
             behind: None,
         }
     }
 }
 
-/// A time of the server's, in milliseconds as ZooKeeper keeps it; none beyond the calendar.
-fn rfc3339(unix: std::time::Duration) -> Option<String> {
-    let millis = i64::try_from(unix.as_millis()).ok()?;
-    Some(format!("{:.3}", Timestamp::from_millisecond(millis).ok()?))
+/// Written as its text, which is not kept.
+#[derive(Debug)]
+struct Text<T>(T);
+
+impl<T: fmt::Display> Serialize for Text<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// A time, in milliseconds as ZooKeeper keeps it: RFC 3339.
+#[derive(Debug)]
+struct Time(Timestamp);
+
+impl Time {
+    /// None beyond the calendar.
+    fn of(unix: std::time::Duration) -> Option<Self> {
+        let millis = i64::try_from(unix.as_millis()).ok()?;
+        Timestamp::from_millisecond(millis).ok().map(Self)
+    }
+}
+
+impl fmt::Display for Time {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.3}", self.0)
+    }
 }
 
 /// One line of `--watch`.
@@ -102,7 +178,7 @@ fn rfc3339(unix: std::time::Duration) -> Option<String> {
 pub(crate) struct Record<'a> {
     schema: u32,
     seq: u64,
-    at: String,
+    at: Option<Text<Time>>,
     #[serde(flatten)]
     change: Change<'a>,
 }
@@ -155,6 +231,6 @@ impl<'a> Change<'a> {
 
 impl<'a> Record<'a> {
     pub(crate) fn new(seq: u64, now: row::Now, change: Change<'a>) -> Self {
-        Self { schema: SCHEMA, seq, at: rfc3339(now.unix).unwrap_or_default(), change }
+        Self { schema: SCHEMA, seq, at: Time::of(now.unix).map(Text), change }
     }
 }

@@ -128,7 +128,12 @@ pub(super) fn footer(canvas: &mut Canvas<'_>, model: &Model, rows: &Rows, now: N
         canvas.text(1, row, &text::fit(&status, room, model.charset), style);
     }
     if let Some(prompt) = &model.prompt {
-        let shown = text::clean(prompt.value(), model.charset);
+        let mut shown = text::clean(prompt.value(), model.charset);
+        // What is being typed is at the end.
+        let room = usize::from(canvas.columns()).saturating_sub(2);
+        if text::width(&shown) > room {
+            shown = text::fit_path(&shown, room, model.charset).into();
+        }
         let end = canvas.text(0, rows.keys, "/", theme.title());
         let end = canvas.text(end, rows.keys, &shown, theme.title());
         canvas.text(end, rows.keys, " ", theme.selected());

@@ -1,0 +1,221 @@
+//! `zk-inspect` on many locks and on many nodes: compared with raw requests in the same run.
+
+#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests")]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::sync::LazyLock;
+use std::time::{Duration, Instant};
+
+use integration::pty::Key;
+use integration::{Observer, Server, Terminal, binary};
+use uuid::Uuid;
+use zookeeper_client::{Acls, Client, CreateMode, MultiReadResult, MultiReader};
+
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// How many creates are under way.
+const AT_ONCE: usize = 2_000;
+
+static ZK_INSPECT: LazyLock<PathBuf> = LazyLock::new(|| {
+    binary("zk-inspect", &["-p", "zk-inspect"], &["zk-inspect/src", "lock-recipes/src"])
+});
+
+/// Creates nodes, many at once.
+async fn create(client: &Client, paths: &[String], mode: CreateMode, data: &[u8]) {
+    let options = mode.with_acls(Acls::anyone_all());
+    for chunk in paths.chunks(AT_ONCE) {
+        let creates: Vec<_> =
+            chunk.iter().map(|path| client.create(path, data, &options)).collect();
+        for create in creates {
+            create.await.unwrap();
+        }
+    }
+}
+
+/// `count` locks below `/locks` with three contenders each.
+async fn locks(client: &Client, count: usize) {
+    let folders: Vec<_> = (0..count).map(|lock| format!("/locks/lock-{lock:05}")).collect();
+    create(client, &["/locks".to_owned()], CreateMode::Persistent, b"").await;
+    create(client, &folders, CreateMode::Persistent, b"").await;
+    let contenders: Vec<_> = (0..3)
+        .flat_map(|_| folders.iter().map(|folder| format!("{folder}/_c_{}-lock-", Uuid::new_v4())))
+        .collect();
+    create(client, &contenders, CreateMode::EphemeralSequential, b"worker-7").await;
+}
+
+/// How many nodes a raw multi-read asks for.
+const TOGETHER: usize = 500;
+
+/// The same nodes by the raw client: one list, and everything else in multi-reads, each sent when the
+/// one before is answered, or all at once.
+async fn raw(connect: &str, all_at_once: bool) -> Duration {
+    let start = Instant::now();
+    let client = Client::connect(connect).await.unwrap();
+    let names = client.list_children("/locks").await.unwrap();
+    let folders: Vec<_> = names.iter().map(|name| format!("/locks/{name}")).collect();
+    let mut nodes = Vec::new();
+    let lists = multi_read(&client, &folders, all_at_once, |reader, path| {
+        reader.add_get_children(path).unwrap();
+    });
+    for (folder, list) in folders.iter().zip(lists.await) {
+        let MultiReadResult::Children { children } = list else { panic!("{list:?}") };
+        nodes.extend(children.iter().map(|child| format!("{folder}/{child}")));
+    }
+    nodes.extend(folders);
+    let read = multi_read(&client, &nodes, all_at_once, |reader, path| {
+        reader.add_get_data(path).unwrap();
+    });
+    assert_eq!(read.await.len(), names.len() * 4);
+    start.elapsed()
+}
+
+async fn multi_read(
+    client: &Client,
+    paths: &[String],
+    all_at_once: bool,
+    add: impl Fn(&mut MultiReader<'_>, &str),
+) -> Vec<MultiReadResult> {
+    let requests = paths.chunks(TOGETHER).map(|chunk| {
+        let mut reader = client.new_multi_reader();
+        chunk.iter().for_each(|path| add(&mut reader, path));
+        reader.commit()
+    });
+    let mut results = Vec::new();
+    if all_at_once {
+        for request in requests.collect::<Vec<_>>() {
+            results.extend(request.await.unwrap());
+        }
+    } else {
+        for request in requests {
+            results.extend(request.await.unwrap());
+        }
+    }
+    results
+}
+
+fn list(connect: &str, args: &[&str]) -> (Output, Duration) {
+    let start = Instant::now();
+    let mut command = Command::new(&*ZK_INSPECT);
+    let output = command.args(["--connect", connect, "list"]).args(args).output().unwrap();
+    (output, start.elapsed())
+}
+
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    times[times.len() / 2]
+}
+
+/// Scrolls through everything, and sees that each page comes.
+async fn scroll(connect: &str, count: usize) -> Duration {
+    let args = ["--connect", connect, "--root", "/locks"];
+    let terminal = Terminal::run(&*ZK_INSPECT, args, 80, 24);
+    let start = Instant::now();
+    let thousands = format!("{},{:03} locks", count / 1_000, count % 1_000);
+    terminal
+        .wait_for("everything is listed", LIMIT, |screen| {
+            screen.contains("LIVE") && screen.contains(&thousands)
+        })
+        .await;
+    let first = start.elapsed();
+    terminal.send("ssss");
+    terminal.wait_text("sort PATH", LIMIT).await;
+    terminal.send("G");
+    let last = format!("/locks/lock-{:05}", count - 1);
+    terminal.wait_text(&last, LIMIT).await;
+    for page in 1..=20 {
+        let before = terminal.screen().text();
+        terminal.press(Key::PageUp);
+        let what = format!("page {page} from the end");
+        terminal.wait_for(what, LIMIT, |screen| screen.text() != before).await;
+    }
+    terminal.send("g");
+    terminal.wait_text("/locks/lock-00000", LIMIT).await;
+    terminal.send("q");
+    assert!(terminal.exit(LIMIT).await.success());
+    first
+}
+
+async fn many_locks(count: usize, rounds: usize) -> f64 {
+    LazyLock::force(&ZK_INSPECT);
+    let server = Server::builder().unsafe_fast().start().await;
+    let connect = server.connect_string();
+    let observer = Observer::connect(&connect).await;
+    locks(observer.client(), count).await;
+    let (mut raws, mut fast, mut ours) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        raws.push(raw(&connect, false).await);
+        fast.push(raw(&connect, true).await);
+        let (output, time) = list(&connect, &["--json", "--root", "/locks"]);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let json = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(json.matches(r#""path":"/locks/lock-"#).count(), count);
+        assert_eq!(json.matches(r#""data":"worker-7""#).count(), count * 3);
+        assert_eq!(json.matches(r#""creates":3,"#).count(), count);
+        ours.push(time);
+    }
+    let (raw, fast, ours) = (median(raws), median(fast), median(ours));
+    let first = scroll(&connect, count).await;
+    let ratio = ours.as_secs_f64() / raw.as_secs_f64();
+    let limit = ours.as_secs_f64() / fast.as_secs_f64();
+    println!(
+        "{count} locks: list --json {ours:?}: {ratio:.2} × raw reads one after the other ({raw:?}), \
+         {limit:.2} × all at once ({fast:?}); first screen {first:?}"
+    );
+    ratio
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_thousand_locks_are_listed_and_scrolled() {
+    many_locks(1_000, 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "10,000 locks, in release; make bench"]
+async fn ten_thousand_locks_take_little_longer_than_reading_their_nodes() {
+    let ratio = many_locks(10_000, 5).await;
+    assert!(ratio <= 1.5, "{ratio}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "200,000 nodes; make bench"]
+async fn a_large_ensemble_is_not_looked_through_unasked() {
+    LazyLock::force(&ZK_INSPECT);
+    let server = Server::builder().unsafe_fast().start().await;
+    let connect = server.connect_string();
+    let observer = Observer::connect(&connect).await;
+    let paths: Vec<_> = (0..200_000).map(|node| format!("/data-{node:06}")).collect();
+    create(observer.client(), &paths, CreateMode::Persistent, b"unrelated").await;
+    locks(observer.client(), 3).await;
+
+    let (refused, _) = list(&connect, &[]);
+    let stderr = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("there are 200,0") && stderr.contains("--root PATH"), "{stderr}");
+    assert!(stderr.contains("requests") && stderr.contains("--scan-all"), "{stderr}");
+    assert_eq!(server.watch_count().await, 0);
+
+    let terminal = Terminal::run(&*ZK_INSPECT, ["--connect", &connect], 80, 24);
+    assert_eq!(terminal.exit(LIMIT).await.exit_code(), 2);
+    assert!(terminal.screen().contains("--root PATH"), "{}", terminal.screen());
+    assert!(terminal.cooked());
+
+    let (root, near) = list(&connect, &["--root", "/locks"]);
+    assert!(root.status.success());
+    assert_eq!(String::from_utf8_lossy(&root.stdout).lines().count(), 4);
+    let (all, far) = list(&connect, &["--scan-all"]);
+    assert_eq!(all.stdout.len(), root.stdout.len());
+    println!("200,000 unrelated nodes: --root {near:?}, --scan-all {far:?}");
+
+    // Everything is watched by one watch, and by none afterwards.
+    let args = ["--connect", &connect, "--scan-all"];
+    let terminal = Terminal::run(&*ZK_INSPECT, args, 80, 24);
+    terminal.wait_text("LIVE", LIMIT).await;
+    assert_eq!(server.watch_count().await, 1);
+    terminal.send("q");
+    terminal.exit(LIMIT).await;
+    integration::eventually(LIMIT, "no watch is left", async || {
+        (server.watch_count().await == 0).then_some(())
+    })
+    .await;
+}
