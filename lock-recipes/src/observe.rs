@@ -237,7 +237,8 @@ impl Observer {
     pub fn of_lock(coordinator: &Coordinator, path: &LockPath) -> Self {
         let mut observer = Self::new(coordinator);
         observer.spec.depth = Depth::Locks;
-        observer.spec.roots = vec![path.to_string()];
+        // The second may be the entry of kazoo's semaphore, which lies beside it.
+        observer.spec.roots = vec![path.to_string(), format!("{path}{}", tree::KAZOO_ENTRY)];
         observer
     }
 

@@ -149,15 +149,15 @@ async fn open(terminal: &Terminal, what: Open, on: bool) {
             terminal.send("/rotten");
             seen("/rotten").await;
         }
-        (Open::HelpOverQueue, false) => {
-            terminal.press(Key::Esc);
-            // Two at once would be read as one.
-            terminal.wait_for("no help", SOON, |screen| !screen.contains(" Help ")).await;
-            terminal.press(Key::Esc);
-            seen(" Enter open").await;
-        }
         (_, false) => {
-            terminal.press(Key::Esc);
+            if matches!(what, Open::Help | Open::HelpOverQueue) {
+                terminal.press(Key::Esc);
+                // What comes right behind Esc would be read as one key with it.
+                terminal.wait_for("no help", SOON, |screen| !screen.contains(" Help ")).await;
+            }
+            if what != Open::Help {
+                terminal.press(Key::Esc);
+            }
             seen(" Enter open").await;
         }
     }

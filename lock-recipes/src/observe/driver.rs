@@ -343,7 +343,11 @@ impl Driver {
     }
 
     fn is_wanted(&self, path: &str) -> bool {
-        self.spec.depth == Depth::Everything || self.spec.roots.iter().any(|root| root == path)
+        match self.spec.depth {
+            Depth::Everything => true,
+            // The first is the lock, the other may be a part of it.
+            Depth::Locks => self.spec.roots.first().is_some_and(|root| root == path),
+        }
     }
 
     fn tell_progress(&self, under_way: usize) {
@@ -373,7 +377,10 @@ impl Driver {
         self.outbox.push(Update::Listed(Listed {
             nodes: self.tree.progress().0,
             denied: self.tree.denied().map(str::to_owned).collect(),
-            missing: roots.filter(|root| self.tree.is_missing(root)).cloned().collect(),
+            missing: roots
+                .filter(|root| self.is_wanted(root) && self.tree.is_missing(root))
+                .cloned()
+                .collect(),
             by: match (self.once, self.watches) {
                 (true, _) => Method::Once,
                 (false, true) => Method::Watch,

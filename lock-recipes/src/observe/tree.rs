@@ -193,7 +193,7 @@ pub(super) fn join(folder: &str, name: &str) -> String {
 }
 
 /// The name of the lock at which kazoo's semaphore lets its clients enter.
-const KAZOO_ENTRY: &str = "-__lock__";
+pub(super) const KAZOO_ENTRY: &str = "-__lock__";
 
 /// The parts of Curator's semaphore.
 const PARTS: [&str; 2] = ["locks", "leases"];
