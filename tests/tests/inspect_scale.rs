@@ -7,8 +7,9 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
+use integration::proxy::Kind;
 use integration::pty::Key;
-use integration::{Observer, Server, Terminal, binary};
+use integration::{Observer, Proxy, Server, Terminal, binary};
 use uuid::Uuid;
 use zookeeper_client::{Acls, Client, CreateMode, MultiReadResult, MultiReader};
 
@@ -78,7 +79,9 @@ async fn multi_read(
 ) -> Vec<MultiReadResult> {
     let requests = paths.chunks(TOGETHER).map(|chunk| {
         let mut reader = client.new_multi_reader();
-        chunk.iter().for_each(|path| add(&mut reader, path));
+        for path in chunk {
+            add(&mut reader, path);
+        }
         reader.commit()
     });
     let mut results = Vec::new();
@@ -163,6 +166,63 @@ async fn many_locks(count: usize, rounds: usize) -> f64 {
          {limit:.2} × all at once ({fast:?}); first screen {first:?}"
     );
     ratio
+}
+
+/// What the process has used of the processor so far.
+fn cpu(pid: u32) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    // Behind the name, which may have blanks: user and system time are fields 14 and 15 of all.
+    let fields: Vec<_> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+/// Idle on a thousand locks, for so long: what it asks, and what it costs.
+async fn idle(length: Duration) -> f64 {
+    LazyLock::force(&ZK_INSPECT);
+    let server = Server::builder().unsafe_fast().start().await;
+    let observer = Observer::connect(&server.connect_string()).await;
+    locks(observer.client(), 1_000).await;
+    let proxy = Proxy::start(&server.connect_string()).await;
+    let args = ["--connect", &proxy.connect_string(), "--root", "/locks"];
+    let terminal = Terminal::run(&*ZK_INSPECT, args, 120, 36);
+    terminal.wait_text(" LIVE ", LIMIT).await;
+    let watches = server.watch_count().await;
+    // A recursive watch is counted once among those of data and once among those of children.
+    assert!((1..=2).contains(&watches), "{watches} watches");
+    let connections = proxy.frames().iter().map(|frame| frame.connection).max().unwrap();
+    let (asked, used) = (proxy.frames().len(), cpu(terminal.pid()));
+    tokio::time::sleep(length).await;
+    let used = cpu(terminal.pid()).saturating_sub(used);
+    let frames = proxy.frames();
+    let pings = frames.iter().skip(asked).filter(|frame| frame.kind == Kind::Ping).count();
+    let share = used.as_secs_f64() / length.as_secs_f64();
+    println!(
+        "idle on 1,000 locks for {length:?}: {:.2} % of a core, {} frames, {pings} of them pings",
+        share * 100.0,
+        frames.len() - asked,
+    );
+    assert_eq!(frames.len() - asked, pings, "{:#?}", frames.get(asked..));
+    assert!(frames.iter().all(|frame| frame.connection <= connections), "one session");
+    terminal.send("q");
+    assert!(terminal.exit(LIMIT).await.success());
+    integration::eventually(LIMIT, "no watch is left", async || {
+        (server.watch_count().await == 0).then_some(())
+    })
+    .await;
+    share
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn while_nothing_happens_it_asks_nothing_and_watches_by_one_watch() {
+    idle(Duration::from_secs(4)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "60 s, in release; make bench"]
+async fn while_nothing_happens_it_takes_a_hundredth_of_a_core() {
+    let share = idle(Duration::from_secs(60)).await;
+    assert!(share <= 0.01, "{share}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

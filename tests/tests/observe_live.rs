@@ -177,10 +177,10 @@ impl Fault {
     async fn recovers(&mut self, proxy: &Proxy, gaps: usize, granted: Instant) {
         let listed = self.view.listing(1 + gaps).await;
         let gap = listed.gap.unwrap();
-        let connects = proxy.frames().into_iter().filter(|frame| {
+        let mut connects = proxy.frames().into_iter().filter(|frame| {
             matches!(frame.kind, Kind::Connect { .. }) && frame.direction == Direction::ToClient
         });
-        let connected = connects.last().unwrap().at;
+        let connected = connects.next_back().unwrap().at;
         assert!(gap.from < connected && connected < gap.until);
         assert!(gap.until - connected < SECONDS(2), "{:?}", gap.until - connected);
         assert!(listed.missing.is_empty() && listed.denied.is_empty());

@@ -119,6 +119,7 @@ fn the_roles_say_what_kind_of_lock_it_is() {
 
 #[test]
 fn readers_wait_for_the_nearest_writer_and_a_writer_for_all_readers_just_ahead() {
+    use Role::{Read, Write};
     let queue = [
         "__READ__", "__READ__", "__WRIT__", "__READ__", "__WRIT__", "__WRIT__", "__READ__",
         "__READ__",
@@ -128,7 +129,6 @@ fn readers_wait_for_the_nearest_writer_and_a_writer_for_all_readers_just_ahead()
         vec![(2, vec![0, 1]), (3, vec![2]), (4, vec![3]), (5, vec![4]), (6, vec![5]), (7, vec![5])];
     assert_eq!(told(&lock), (vec![0, 1], waiters));
     let roles: Vec<_> = lock.waiters.iter().map(|waiter| waiter.role).collect();
-    use Role::{Read, Write};
     assert_eq!(roles, [Write, Read, Write, Write, Read, Read]);
 }
 

@@ -237,8 +237,10 @@ impl Client {
         self.seen += 1;
         // A node is known by what it was, if it has gone.
         let before = &server.past[self.seen - 1];
-        let secret =
-            server.past[self.seen].get(path).or(before.get(path)).is_some_and(|node| node.secret);
+        let secret = server.past[self.seen]
+            .get(path)
+            .or_else(|| before.get(path))
+            .is_some_and(|node| node.secret);
         if self.roots.iter().any(|root| is_below(path, root)) && !(server.discreet && secret) {
             self.tree.event(*kind, path);
         }
