@@ -377,3 +377,31 @@ async fn when_the_terminal_has_gone_it_ends() {
         child.wait().unwrap();
     }
 }
+
+#[tokio::test]
+async fn in_the_background_it_leaves_the_terminal_alone_and_can_be_ended() {
+    let scene = Scene::new("background").await;
+    let shell = plain(Terminal::builder("bash")).args(["--norc", "--noprofile", "-i"]).start();
+    let command = format!("{} {}\r", zk_inspect().display(), args(&scene, &[]).join(" "));
+    shell.send(&command);
+    shell.wait_text(" LIVE ", SOON).await;
+    shell.press(Key::Ctrl('z'));
+    shell.wait_text("Stopped", SOON).await;
+    shell.send("bg\r");
+    shell.send("echo still $((40 + 2))\r");
+    let screen = shell.wait_text("still 42", SOON).await;
+    assert_main_screen_of_a_shell(&screen);
+    // And back.
+    shell.send("fg\r");
+    shell.wait_text(" LIVE ", SOON).await;
+    shell.press(Key::Ctrl('z'));
+    shell.wait_for("the shell is back", SOON, |screen| !screen.alternate_screen()).await;
+    shell.send("bg\r");
+    shell.send("kill %1; wait %1; echo ended $?\r");
+    shell.wait_text("ended 143", SOON).await;
+}
+
+#[track_caller]
+fn assert_main_screen_of_a_shell(screen: &Screen) {
+    assert!(!screen.alternate_screen() && screen.cursor_visible(), "{screen}");
+}

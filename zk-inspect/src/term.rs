@@ -39,6 +39,10 @@ pub(crate) fn is_dumb() -> bool {
     std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
 }
 
+fn is_in_foreground() -> bool {
+    rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|group| group == rustix::process::getpgrp())
+}
+
 fn enter() -> io::Result<()> {
     ENTERED.store(true, Ordering::SeqCst);
     enable_raw_mode()?;
@@ -83,8 +87,14 @@ impl Screen {
         Ok(Self { terminal })
     }
 
-    /// Takes it again, after somebody else had it: everything must be drawn anew.
+    /// Takes it again, after somebody else had it: everything must be drawn anew. In the background it
+    /// is the shell's: whoever changes it from there is stopped, and not even a signal to end would
+    /// be heard. So it is not ours before we are in the foreground ([`is_entered`]).
     pub(crate) fn take_again(&mut self) -> io::Result<()> {
+        if !is_in_foreground() {
+            ENTERED.store(false, Ordering::SeqCst);
+            return Ok(());
+        }
         // Else crossterm would believe that it is raw still.
         disable_raw_mode()?;
         enter()?;
@@ -143,6 +153,7 @@ pub(crate) struct Signals {
     term: Stream,
     hup: Stream,
     int: Stream,
+    quit: Stream,
     cont: Stream,
     winch: Stream,
     panicked: watch::Receiver<bool>,
@@ -154,6 +165,7 @@ impl Signals {
             term: signal(SignalKind::terminate())?,
             hup: signal(SignalKind::hangup())?,
             int: signal(SignalKind::interrupt())?,
+            quit: signal(SignalKind::quit())?,
             cont: signal(SignalKind::from_raw(Signal::CONT.as_raw()))?,
             winch: signal(SignalKind::window_change())?,
             panicked: panicking().subscribe(),
@@ -168,6 +180,7 @@ impl Signals {
             _ = self.term.recv() => Outside::End(15),
             _ = self.hup.recv() => Outside::End(1),
             _ = self.int.recv() => Outside::End(2),
+            _ = self.quit.recv() => Outside::End(3),
             _ = self.cont.recv() => Outside::Continued,
             _ = self.winch.recv() => Outside::Resized,
         }

@@ -99,7 +99,8 @@ async fn show(
     theme: Theme,
     mut feed: mpsc::Receiver<Feed>,
 ) -> Result<(), Failure> {
-    let mut input = input::start();
+    // None while the terminal is the shell's.
+    let mut input = Some(input::start());
     let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
     let mut feeds = true;
     let size = screen.terminal.size()?;
@@ -119,6 +120,8 @@ async fn show(
                 News::Outside(happened @ (Outside::Continued | Outside::Resized)) => {
                     if happened == Outside::Continued {
                         screen.take_again()?;
+                        input = input.filter(|_| term::is_entered());
+                        input = input.or_else(|| term::is_entered().then(input::start));
                     }
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read())
@@ -143,22 +146,25 @@ async fn show(
                 Some(Effect::Quit) => return Ok(()),
                 Some(Effect::Fail(error)) => return Err(error.into()),
                 Some(Effect::Repaint) => screen.repaint()?,
-                Some(Effect::Copy(text)) => match clipboard::sequence(&text) {
-                    Some(sequence) => screen.control(&sequence)?,
-                    None => model.notify("too long to be copied", Now::read()),
-                },
+                Some(Effect::Copy(text)) => {
+                    let in_tmux = std::env::var_os("TMUX").is_some_and(|tmux| !tmux.is_empty());
+                    match clipboard::copy_sequence(&text, in_tmux) {
+                        Ok(sequence) => screen.control(&sequence)?,
+                        Err(error) => model.notify(error.to_string(), Now::read()),
+                    }
+                }
                 Some(Effect::Suspend) => {
                     // It reads the keys, which are the shell's now.
                     drop(input);
                     screen.suspend()?;
-                    input = input::start();
+                    input = term::is_entered().then(input::start);
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read());
                 }
             }
-            news = match input.try_recv() {
-                Ok(event) => News::Input(Some(event)),
-                Err(_) => match feed.try_recv() {
+            news = match input.as_mut().map(mpsc::Receiver::try_recv) {
+                Some(Ok(event)) => News::Input(Some(event)),
+                Some(Err(_)) | None => match feed.try_recv() {
                     Ok(told) => News::Feed(Some(told)),
                     Err(_) => break,
                 },
@@ -173,7 +179,7 @@ async fn show(
 }
 
 async fn wait(
-    input: &mut Input,
+    input: &mut Option<Input>,
     signals: &mut Signals,
     feed: &mut mpsc::Receiver<Feed>,
     feeds: bool,
@@ -183,9 +189,16 @@ async fn wait(
     tokio::select! {
         biased;
         outside = signals.next() => News::Outside(outside),
-        event = input.recv() => News::Input(event),
+        event = typed(input) => News::Input(event),
         told = feed.recv(), if feeds => News::Feed(told),
         () = tokio::time::sleep(pause.max(Duration::from_millis(5))) => News::Time,
+    }
+}
+
+async fn typed(input: &mut Option<Input>) -> Option<io::Result<Event>> {
+    match input {
+        Some(input) => input.recv().await,
+        None => std::future::pending().await,
     }
 }
 
