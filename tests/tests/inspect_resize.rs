@@ -223,6 +223,12 @@ async fn whatever_is_open_every_size_is_drawn_while_locks_change() {
     for path in &paths {
         raw.wait_for_count(path, 1, SOON).await;
     }
+    // The last key holds the order for a while, which would take the selection with it when it changes.
+    terminal
+        .wait_for("all is calm", SOON, |screen| {
+            screen.contains("40 locks  40 held  0 waiting") && !screen.contains("order held")
+        })
+        .await;
     // The same screen as one that has seen nothing of this.
     terminal.send("g");
     let fresh = scene.live(&[]).await;

@@ -113,6 +113,10 @@ fn readers_and_writers(seats: &[Seat]) -> (Vec<ObservedContender>, Vec<ObservedC
                     && writer.name.sequence() == seat.name.sequence()
                     && writer.session() == seat.session()
             });
+            if let Some(writer) = writer.filter(|_| own_writer) {
+                // Whoever comes next waits for both.
+                readers.push(writer.name.as_str().to_owned());
+            }
             match writer.filter(|_| !own_writer) {
                 None => holders.push(seat.contender(Role::Read, Vec::new())),
                 Some(writer) => {

@@ -42,6 +42,7 @@ pub struct View {
     pub locks: BTreeMap<String, Arc<ObservedLock>>,
     pub listed: Vec<Listed>,
     pub disconnected: usize,
+    pub gone: usize,
     pub failed: Option<ObserveError>,
     /// Every name that was told as a holder, by its lock.
     pub held: HashSet<String>,
@@ -56,6 +57,7 @@ impl View {
             locks: BTreeMap::new(),
             listed: Vec::new(),
             disconnected: 0,
+            gone: 0,
             failed: None,
             held: HashSet::new(),
             last: Instant::now(),
@@ -77,7 +79,10 @@ impl View {
                 self.held.extend(holders.map(|holder| format!("{}/{}", lock.path, holder.node)));
                 self.locks.insert(lock.path.clone(), lock);
             }
-            Update::Gone(path) => _ = self.locks.remove(&path),
+            Update::Gone(path) => {
+                self.gone += 1;
+                self.locks.remove(&path);
+            }
             Update::Listed(listed) => self.listed.push(listed),
             Update::Disconnected => self.disconnected += 1,
             Update::Failed(error) => self.failed = Some(error),

@@ -146,7 +146,7 @@ fn a_writer_of_curator_that_reads_as_well_holds_twice_and_only_itself() {
     let own = lock(vec![seat(&write, 10, 1), seat(&behind, 11, 2), seat(&read, 12, 1)]);
     let holders: Vec<_> = own.holders.iter().map(|holder| (&*holder.node, holder.role)).collect();
     assert_eq!(holders, [(&*write, Role::Write), (&*read, Role::Read)]);
-    assert_eq!(own.waiters[0].behind, [&*read]);
+    assert_eq!(own.waiters[0].behind, [&*write, &*read]);
     // Another session's, and that of a writer that waits itself, do not.
     let others = lock(vec![seat(&write, 10, 1), seat(&read, 12, 2)]);
     assert_eq!(told(&others), (vec![4], vec![(4, vec![4])]));
