@@ -21,6 +21,7 @@ mod layout;
 mod lock;
 mod outbox;
 mod tree;
+mod watches;
 
 use std::fmt;
 use std::str::FromStr;

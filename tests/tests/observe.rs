@@ -9,7 +9,7 @@ mod view;
 use std::collections::BTreeMap;
 
 use integration::proxy::OpCode;
-use integration::{Observer as Raw, Proxy, Server, eventually, within};
+use integration::{Observer as Raw, Proxy, Server};
 use lock_recipes::observe::{Facts, Kind, Method, ObserveError, ObservedLock, Observer, Root};
 use lock_recipes::{Coordinator, Dialect, Role};
 use support::{MILLIS, SOON, Scene, connect, start};
@@ -36,6 +36,8 @@ fn as_told(lock: &ObservedLock) -> Lock {
 type Behind = &'static [&'static [usize]];
 const LINE: Behind = &[&[], &[0], &[1]];
 const ALL: Behind = &[&[], &[], &[]];
+const LAST_WAITS: Behind = &[&[], &[], &[0, 1]];
+const FIRST_HOLDS: Behind = &[&[], &[0], &[0]];
 
 /// A lock made by hand, and what must be told of it: with all contenders, and without the first.
 struct Made {
@@ -71,7 +73,13 @@ impl Maker {
     }
 
     /// What is told when these wait for one another so, the first of them with the number `from`.
-    fn told(kind: Kind, dialect: Option<Dialect>, all: &[Who], behind: Behind, from: usize) -> Lock {
+    fn told(
+        kind: Kind,
+        dialect: Option<Dialect>,
+        all: &[Who],
+        behind: Behind,
+        from: usize,
+    ) -> Lock {
         let named = all.iter().zip(behind).skip(from).map(|(who, behind)| {
             let behind = behind.iter().filter(|place| **place >= from);
             let (node, role, session, data, _) = who.clone();
@@ -81,7 +89,15 @@ impl Maker {
         (kind, dialect, holders, waiters)
     }
 
-    fn add(&mut self, path: &str, kind: Kind, dialect: impl Into<Option<Dialect>>, all: &[Who], behind: Behind, first: (usize, String)) {
+    fn add(
+        &mut self,
+        path: &str,
+        kind: Kind,
+        dialect: impl Into<Option<Dialect>>,
+        all: &[Who],
+        behind: Behind,
+        first: (usize, String),
+    ) {
         let dialect = dialect.into();
         let before = Self::told(kind, dialect, all, behind, 0);
         let after = Self::told(kind, dialect, all, behind, 1);
@@ -89,7 +105,14 @@ impl Maker {
     }
 
     /// A queue in one folder, each contender of another session in turn.
-    async fn queue(&mut self, name: &str, kind: Kind, dialect: impl Into<Option<Dialect>>, contenders: [(&str, Role); 3], behind: Behind) {
+    async fn queue(
+        &mut self,
+        name: &str,
+        kind: Kind,
+        dialect: impl Into<Option<Dialect>>,
+        contenders: [(&str, Role); 3],
+        behind: Behind,
+    ) {
         let path = self.folder(name).await;
         let mut all = Vec::new();
         for (number, (prefix, role)) in contenders.into_iter().enumerate() {
@@ -121,36 +144,66 @@ async fn make_all(maker: &mut Maker) {
     let [x, y, z] = &hexes;
     let uuids = [0; 3].map(|_| Uuid::new_v4().to_string());
     let [u, v, w] = &uuids;
-    let three = |prefixes: [String; 3]| prefixes;
-    let same = |prefix: &str| three([0; 3].map(|_| prefix.to_owned()));
-    let ids_with = |marker: &str| three([a, b, c].map(|id| format!("{id}{marker}")));
-    let hex_with = |marker: &str| three([x, y, z].map(|id| format!("{id}{marker}")));
-    let uuid_with = |marker: &str| three([u, v, w].map(|id| format!("{id}{marker}")));
+    let same = |prefix: &str| [0; 3].map(|_| prefix.to_owned());
+    let ids_with = |marker: &str| [a, b, c].map(|id| format!("{id}{marker}"));
+    let hex_with = |marker: &str| [x, y, z].map(|id| format!("{id}{marker}"));
+    let uuid_with = |marker: &str| [u, v, w].map(|id| format!("{id}{marker}"));
     // All in line, each waiting for the one ahead.
     for (name, kind, dialect, role, prefixes) in [
         ("curator-mutex", Kind::Mutex, D::Curator, Exclusive, ids_with("lock-")),
         ("curator-latch", Kind::Election, D::Curator, Candidate, ids_with("latch-")),
-        ("session-latch", Kind::Election, D::Curator, Candidate, ids_with("72057594037927936-latch-")),
+        (
+            "session-latch",
+            Kind::Election,
+            D::Curator,
+            Candidate,
+            ids_with("72057594037927936-latch-"),
+        ),
         ("kazoo-lock", Kind::Mutex, D::Kazoo, Exclusive, hex_with("__lock__")),
         ("kazoo-dash", Kind::Mutex, D::Kazoo, Exclusive, hex_with("-lock-")),
-        ("go", Kind::Mutex, D::GoZookeeper, Exclusive, three([x, y, z].map(|id| format!("_c_{id}-lock-")))),
-        ("java", Kind::Mutex, D::ZooKeeper, Exclusive, three(["x-72057847834509312-", "x--720578478345093120-", "x-7-"].map(str::to_owned))),
+        (
+            "go",
+            Kind::Mutex,
+            D::GoZookeeper,
+            Exclusive,
+            ([x, y, z].map(|id| format!("_c_{id}-lock-"))),
+        ),
+        (
+            "java",
+            Kind::Mutex,
+            D::ZooKeeper,
+            Exclusive,
+            (["x-72057847834509312-", "x--720578478345093120-", "x-7-"].map(str::to_owned)),
+        ),
         ("c", Kind::Mutex, D::ZooKeeper, Exclusive, same("x-0100a3f1b2c40000-")),
         ("java-election", Kind::Election, D::ZooKeeper, Candidate, same("n_")),
         ("recipe-lock", Kind::Mutex, D::ZooKeeper, Exclusive, uuid_with("-lock-")),
         ("recipe-election", Kind::Election, D::ZooKeeper, Candidate, uuid_with("-n_")),
-        ("solr", Kind::Election, D::Solr, Candidate, three(["7-h:8983_solr-n_", "8-core_node1-n_", "-9-h-n_"].map(str::to_owned))),
+        (
+            "solr",
+            Kind::Election,
+            D::Solr,
+            Candidate,
+            (["7-h:8983_solr-n_", "8-core_node1-n_", "-9-h-n_"].map(str::to_owned)),
+        ),
         ("clickhouse", Kind::Election, D::ClickHouse, Candidate, same("leader_election-")),
         ("mesos", Kind::Election, D::Mesos, Candidate, same("json.info_")),
         ("mesos-replicas", Kind::Election, D::Mesos, Candidate, same("")),
-        ("accumulo", Kind::Mutex, D::Accumulo, Exclusive, three([u, v, w].map(|id| format!("zlock#{id}#")))),
+        (
+            "accumulo",
+            Kind::Mutex,
+            D::Accumulo,
+            Exclusive,
+            ([u, v, w].map(|id| format!("zlock#{id}#"))),
+        ),
         ("ruby", Kind::Mutex, D::ZkRuby, Exclusive, same("ex")),
         ("net", Kind::Mutex, D::DistributedLock, Exclusive, same("lock-")),
     ] {
         let contenders = [0, 1, 2].map(|place| (&*prefixes[place], role));
         maker.queue(name, kind, dialect, contenders, LINE).await;
     }
-    let mixed = [&*format!("{a}lock-"), &*format!("{x}__lock__"), "x-7-"].map(|name| (name, Exclusive));
+    let mixed = [format!("{a}lock-"), format!("{x}__lock__"), "x-7-".to_owned()];
+    let mixed = [0, 1, 2].map(|place| (&*mixed[place], Exclusive));
     maker.queue("mixed", Kind::Mutex, None, mixed, LINE).await;
     for (name, dialect, prefix) in
         [("ruby-permits", D::ZkRuby, "sem"), ("net-permits", D::DistributedLock, "semaphore-")]
@@ -158,8 +211,6 @@ async fn make_all(maker: &mut Maker) {
         maker.queue(name, Kind::Semaphore, dialect, [(prefix, Permit); 3], ALL).await;
     }
     // Readers, and a writer that waits for all of them.
-    const READERS: Behind = &[&[], &[], &[0, 1]];
-    const WRITER: Behind = &[&[], &[0], &[0]];
     for (name, dialect, read, write) in [
         ("curator", D::Curator, ids_with("__READ__"), ids_with("__WRIT__")),
         ("kazoo", D::Kazoo, hex_with("__rlock__"), hex_with("__lock__")),
@@ -168,10 +219,16 @@ async fn make_all(maker: &mut Maker) {
         ("net", D::DistributedLock, same("read-"), same("write-")),
     ] {
         let contenders = [(&*read[0], Read), (&*read[1], Read), (&*write[2], Write)];
-        maker.queue(&format!("{name}-readers"), Kind::RwLock, dialect, contenders, READERS).await;
+        maker
+            .queue(&format!("{name}-readers"), Kind::RwLock, dialect, contenders, LAST_WAITS)
+            .await;
     }
-    let contenders = [(&*format!("{a}__WRIT__"), Write), (&*format!("{b}__READ__"), Read), (&*format!("{c}__READ__"), Read)];
-    maker.queue("curator-writer", Kind::RwLock, D::Curator, contenders, WRITER).await;
+    let contenders = [
+        (&*format!("{a}__WRIT__"), Write),
+        (&*format!("{b}__READ__"), Read),
+        (&*format!("{c}__READ__"), Read),
+    ];
+    maker.queue("curator-writer", Kind::RwLock, D::Curator, contenders, FIRST_HOLDS).await;
     maker.lone("hadoop-ha/ns", "ActiveStandbyElectorLock", D::Hadoop, b"nn1").await;
     maker.lone("hbase", "master", D::HBase, b"host").await;
     maker.lone("kafka", "controller", D::Kafka, b"{\"version\":1,\"brokerid\":3}").await;
@@ -188,8 +245,19 @@ async fn several_parts(maker: &mut Maker, id: &str, hex: &str) {
     let other = maker.clients[1].queue(&path, &format!("{id}__WRIT__"), b"").await;
     let read = maker.clients[0].lone(&path, &write.replace("__WRIT__", "__READ__"), b"").await;
     let (zero, one) = (maker.session(0), maker.session(1));
-    let all = [(write.clone(), Write, zero, vec![], vec![]), (read, Read, zero, vec![], vec![]), (other, Write, one, vec![], vec![])];
-    maker.add(&path, Kind::RwLock, Dialect::Curator, &all, &[&[], &[], &[0, 1]], (0, format!("{path}/{write}")));
+    let all = [
+        (write.clone(), Write, zero, vec![], vec![]),
+        (read, Read, zero, vec![], vec![]),
+        (other, Write, one, vec![], vec![]),
+    ];
+    maker.add(
+        &path,
+        Kind::RwLock,
+        Dialect::Curator,
+        &all,
+        LAST_WAITS,
+        (0, format!("{path}/{write}")),
+    );
 
     let path = maker.folder("several-lead").await;
     let mut all = Vec::new();
@@ -202,8 +270,10 @@ async fn several_parts(maker: &mut Maker, id: &str, hex: &str) {
     maker.add(&path, Kind::Election, Dialect::ClickHouse, &all, ALL, (0, first));
 
     let path = maker.folder("curator-semaphore").await;
-    let (entry, leases) =
-        (maker.folder("curator-semaphore/locks").await, maker.folder("curator-semaphore/leases").await);
+    let (entry, leases) = (
+        maker.folder("curator-semaphore/locks").await,
+        maker.folder("curator-semaphore/leases").await,
+    );
     let lock = |client: usize| (client, format!("{}lock-", curator("")));
     let mut all = Vec::new();
     for client in 0..2 {
@@ -218,7 +288,7 @@ async fn several_parts(maker: &mut Maker, id: &str, hex: &str) {
     let node = maker.clients[client].queue(&entry, &prefix, b"").await;
     all.push((node, Permit, maker.session(client), vec![], vec![]));
     let first = format!("{leases}/{}", all[0].0);
-    maker.add(&path, Kind::Semaphore, Dialect::Curator, &all, &[&[], &[], &[0, 1]], (0, first));
+    maker.add(&path, Kind::Semaphore, Dialect::Curator, &all, LAST_WAITS, (0, first));
 
     let path = maker.folder("kazoo-semaphore").await;
     maker.clients[0].raw.set_data(&path, b"2").await;
@@ -231,7 +301,7 @@ async fn several_parts(maker: &mut Maker, id: &str, hex: &str) {
     let node = maker.clients[2].queue(&entry, &format!("{hex}__lock__"), b"").await;
     all.push((node, Permit, maker.session(2), vec![], vec![]));
     let first = format!("{path}/{}", all[0].0);
-    maker.add(&path, Kind::Semaphore, Dialect::Kazoo, &all, &[&[], &[], &[0, 1]], (0, first));
+    maker.add(&path, Kind::Semaphore, Dialect::Kazoo, &all, LAST_WAITS, (0, first));
 }
 
 #[tokio::test]
@@ -252,7 +322,7 @@ async fn every_layout_is_told_as_it_is_made_and_as_it_is_when_the_first_has_left
         view.locks.iter().map(|(path, lock)| (path.clone(), as_told(lock))).collect()
     };
     let (before, after) = (wanted(|made| &made.before), wanted(|made| &made.after));
-    assert_eq!((before.len(), after.len()), (33, 29));
+    assert_eq!((before.len(), after.len()), (35, 31));
     settles(&mut view, &before, told).await;
     let read = |locks: Vec<std::sync::Arc<ObservedLock>>| -> BTreeMap<String, Lock> {
         locks.iter().map(|lock| (lock.path.clone(), as_told(lock))).collect()
@@ -294,7 +364,11 @@ async fn create_unreadable(raw: &Raw, path: &str, mode: CreateMode) -> String {
     let created = raw.client().create(path, b"secret", &mode.with_acls(Acls::new(&acls))).await;
     let (_, sequence) = created.unwrap();
     let name = path.rsplit('/').next().unwrap();
-    if mode == CreateMode::EphemeralSequential { format!("{name}{sequence}") } else { name.to_owned() }
+    if mode == CreateMode::EphemeralSequential {
+        format!("{name}{sequence}")
+    } else {
+        name.to_owned()
+    }
 }
 
 #[tokio::test]
@@ -309,7 +383,10 @@ async fn a_contender_that_may_not_be_read_is_told_by_its_name_and_when_it_goes()
     let mut view = View::watch(&below(&scene.coordinator().await, &scene.path)).await;
     let told = view.lock(&lock, |lock| lock.contenders().count() == 2).await;
     let holder = &told.holders[0];
-    assert_eq!((&*holder.node, holder.role, &holder.facts), (&*secret, Role::Exclusive, &Facts::Denied));
+    assert_eq!(
+        (&*holder.node, holder.role, &holder.facts),
+        (&*secret, Role::Exclusive, &Facts::Denied)
+    );
     let waiter = &told.waiters[0];
     assert_eq!((&*waiter.node, &*waiter.behind), (&*open, &[secret.clone()][..]));
     assert_eq!(waiter.facts.read().unwrap().data[..], *b"open");
@@ -322,7 +399,8 @@ async fn a_contender_that_may_not_be_read_is_told_by_its_name_and_when_it_goes()
         // Another one, which is not seen where events of such nodes are not sent, and then an open one.
         let secret = format!("{lock}/{}", curator("lock-"));
         create_unreadable(&client.raw, &secret, CreateMode::EphemeralSequential).await;
-        let told = view.lock(&lock, |lock| lock.contenders().any(|one| one.facts == Facts::Denied)).await;
+        let told =
+            view.lock(&lock, |lock| lock.contenders().any(|one| one.facts == Facts::Denied)).await;
         assert!(told.contenders().count() <= 2);
     }
 }
@@ -427,9 +505,15 @@ async fn more_nodes_than_the_limit_are_counted_and_not_listed_or_watched() {
         panic!("{view:?}");
     };
     assert_eq!((root, nodes, limit), (scene.path.clone(), 20, 19));
-    assert!(matches!(observer.clone().node_limit(19).read().await, Err(ObserveError::TooLarge { .. })));
+    assert!(matches!(
+        observer.clone().node_limit(19).read().await,
+        Err(ObserveError::TooLarge { .. })
+    ));
     let opcodes: Vec<_> = proxy.requests().into_iter().map(|request| request.opcode).collect();
-    assert!(opcodes.iter().all(|code| matches!(code, OpCode::Sync | OpCode::GetAllChildrenNumber)), "{opcodes:?}");
+    assert!(
+        opcodes.iter().all(|code| matches!(code, OpCode::Sync | OpCode::GetAllChildrenNumber)),
+        "{opcodes:?}"
+    );
     // As many as the limit are allowed; a root that is missing has none.
     assert!(observer.clone().node_limit(20).read().await.is_ok());
     let missing = below(&coordinator, &format!("{}/missing", scene.path)).node_limit(0);
@@ -438,33 +522,6 @@ async fn more_nodes_than_the_limit_are_counted_and_not_listed_or_watched() {
     proxy.rewrite_error(OpCode::GetAllChildrenNumber, -6);
     let failed = observer.node_limit(19).read().await;
     assert!(matches!(failed, Err(ObserveError::TooLarge { nodes: 20.., .. })), "{failed:?}");
-}
-
-#[tokio::test]
-async fn a_root_that_is_not_there_is_named_and_followed_when_it_comes_goes_and_comes_again() {
-    let scene = Scene::new("missing").await;
-    let client = Client::connect(&scene.server.connect_string()).await;
-    let coordinator = scene.coordinator().await;
-    let observer = below(&coordinator, &scene.path);
-    assert_eq!(observer.read().await.unwrap().listed.missing, [scene.path.clone()]);
-    let mut view = View::watch(&observer).await;
-    assert_eq!((&view.listed[0].missing, view.listed[0].nodes), (&vec![scene.path.clone()], 0));
-    let lock = format!("{}/a", scene.path);
-    for round in 0..3 {
-        client.raw.mkdir(&lock).await;
-        let name = client.queue(&lock, &curator("lock-"), b"").await;
-        let told = view.lock(&lock, |lock| lock.holders.len() == 1).await;
-        assert_eq!((names(&told.holders), told.holders[0].granted.is_some()), (vec![&*name], true));
-        if round == 1 {
-            // Who begins now sees the same.
-            let reading = observer.read().await.unwrap();
-            assert!(reading.listed.missing.is_empty() && reading.locks.len() == 1);
-        }
-        client.delete(&lock, &name).await;
-        view.lock(&lock, |lock| lock.holders.is_empty()).await;
-        assert!(client.raw.delete(&lock).await && client.raw.delete(&scene.path).await);
-        view.until("it has gone", |view| view.locks.is_empty()).await;
-    }
 }
 
 #[tokio::test]
@@ -479,7 +536,9 @@ async fn one_lock_is_told_free_or_held_or_not_at_all() {
     };
     let read = async |at: &str| {
         let reading = Observer::of_lock(&coordinator, &path(at)).read().await.unwrap();
-        let told = |lock: &ObservedLock| (lock.path.clone(), lock.kind, lock.contenders().count(), lock.creates);
+        let told = |lock: &ObservedLock| {
+            (lock.path.clone(), lock.kind, lock.contenders().count(), lock.creates)
+        };
         let locks: Vec<_> = reading.locks.iter().map(|lock| told(lock)).collect();
         (locks, reading.listed.missing)
     };
@@ -544,31 +603,4 @@ async fn below_a_chroot_paths_are_told_without_it() {
         view.lock("/locks/a", |lock| lock.waiters.is_empty()).await;
         assert_eq!(view.locks.len(), 1);
     }
-}
-
-#[tokio::test]
-async fn whoever_stops_to_observe_leaves_no_watch_and_the_coordinators_end_is_told() {
-    let scene = Scene::with_path("dropped").await;
-    let coordinator = scene.coordinator().await;
-    let watched = async || scene.server.four_letter("wchp").await.unwrap().contains(&scene.path);
-    let first = View::watch(&below(&coordinator, &scene.path)).await;
-    let mut second = View::watch(&below(&coordinator, &scene.path)).await;
-    assert!(watched().await);
-    drop(first);
-    // The other one goes on.
-    let client = Client::connect(&scene.server.connect_string()).await;
-    client.queue(&scene.path, &curator("lock-"), b"").await;
-    second.lock(&scene.path, |lock| lock.holders.len() == 1).await;
-    drop(second);
-    eventually(SOON, "no watch is left", async || (!watched().await).then_some(())).await;
-    // Dropped while it begins.
-    for _ in 0..20 {
-        let observation = below(&coordinator, &scene.path).watch();
-        tokio::task::yield_now().await;
-        drop(observation);
-    }
-    eventually(SOON, "no watch is left", async || (!watched().await).then_some(())).await;
-    let mut view = View::watch(&below(&coordinator, &scene.path)).await;
-    within(SOON, "it closes", coordinator.close()).await.unwrap();
-    view.until("it is told", |view| matches!(view.failed, Some(ObserveError::Closed))).await;
 }

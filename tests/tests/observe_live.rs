@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use integration::proxy::{Direction, Kind, OpCode};
-use integration::{Ensemble, Observer as Raw, Proxy, Server, eventually, stays};
-use lock_recipes::observe::Method;
+use integration::{Ensemble, Observer as Raw, Proxy, Server, eventually, stays, within};
+use lock_recipes::observe::{Method, ObserveError};
 use lock_recipes::{Coordinator, Lock};
-use support::{MILLIS, SECONDS, SOON, connect, session_of, start};
+use support::{MILLIS, SECONDS, SOON, Scene, connect, session_of, start};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use view::{Client, View, below, curator, hex, told, truth};
+use view::{Client, View, below, curator, hex, names, told, truth};
 
 /// How servers count one recursive watch: some among those of data and among those of children.
 const WATCH: RangeInclusive<u64> = 1..=2;
@@ -336,4 +336,58 @@ async fn a_server_without_recursive_watches_is_asked_again_and_again() {
     assert!(view.listed.iter().all(|listed| listed.gap.is_none()) && view.disconnected == 0);
     // It does not ask for watches again.
     assert_eq!(proxy.requests_by(OpCode::AddWatch).len(), 1);
+}
+
+#[tokio::test]
+async fn a_root_that_is_not_there_is_named_and_followed_when_it_comes_goes_and_comes_again() {
+    let scene = Scene::new("missing").await;
+    let client = Client::connect(&scene.server.connect_string()).await;
+    let coordinator = scene.coordinator().await;
+    let observer = below(&coordinator, &scene.path);
+    assert_eq!(observer.read().await.unwrap().listed.missing, [scene.path.clone()]);
+    let mut view = View::watch(&observer).await;
+    assert_eq!((&view.listed[0].missing, view.listed[0].nodes), (&vec![scene.path.clone()], 0));
+    let lock = format!("{}/a", scene.path);
+    for round in 0..3 {
+        client.raw.mkdir(&lock).await;
+        let name = client.queue(&lock, &curator("lock-"), b"").await;
+        let told = view.lock(&lock, |lock| lock.holders.len() == 1).await;
+        assert_eq!((names(&told.holders), told.holders[0].granted.is_some()), (vec![&*name], true));
+        if round == 1 {
+            // Who begins now sees the same.
+            let reading = observer.read().await.unwrap();
+            assert!(reading.listed.missing.is_empty() && reading.locks.len() == 1);
+        }
+        client.delete(&lock, &name).await;
+        view.lock(&lock, |lock| lock.holders.is_empty()).await;
+        assert!(client.raw.delete(&lock).await && client.raw.delete(&scene.path).await);
+        view.until("it has gone", |view| view.locks.is_empty()).await;
+    }
+}
+
+#[tokio::test]
+async fn whoever_stops_to_observe_leaves_no_watch_and_the_coordinators_end_is_told() {
+    let scene = Scene::with_path("dropped").await;
+    let coordinator = scene.coordinator().await;
+    let watched = async || scene.server.four_letter("wchp").await.unwrap().contains(&scene.path);
+    let first = View::watch(&below(&coordinator, &scene.path)).await;
+    let mut second = View::watch(&below(&coordinator, &scene.path)).await;
+    assert!(watched().await);
+    drop(first);
+    // The other one goes on.
+    let client = Client::connect(&scene.server.connect_string()).await;
+    client.queue(&scene.path, &curator("lock-"), b"").await;
+    second.lock(&scene.path, |lock| lock.holders.len() == 1).await;
+    drop(second);
+    eventually(SOON, "no watch is left", async || (!watched().await).then_some(())).await;
+    // Dropped while it begins.
+    for _ in 0..20 {
+        let observation = below(&coordinator, &scene.path).watch();
+        tokio::task::yield_now().await;
+        drop(observation);
+    }
+    eventually(SOON, "no watch is left", async || (!watched().await).then_some(())).await;
+    let mut view = View::watch(&below(&coordinator, &scene.path)).await;
+    within(SOON, "it closes", coordinator.close()).await.unwrap();
+    view.until("it is told", |view| matches!(view.failed, Some(ObserveError::Closed))).await;
 }

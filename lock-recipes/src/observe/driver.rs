@@ -1,26 +1,25 @@
 //! The task that observes: it owns the watches and the requests, feeds the tree, and tells what has
 //! changed.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use futures_util::{FutureExt, poll};
-use zookeeper_client::{
-    AddWatchMode, Error, EventType, OneshotWatcher, PersistentWatcher, WatchedEvent,
-};
+use zookeeper_client::{AddWatchMode, Error};
 
 use super::lock::{ObservedContender, ObservedLock};
 use super::outbox::Outbox;
 use super::tree::{Batch, Depth, Tree};
+use super::watches::{Events, Folders};
 use super::{Gap, Listed, Method, ObserveError, Progress, Spec, Update};
 use crate::coordinator::Coordinator;
-use crate::session::{Answer, Question, Session, Trouble, WhileAlive, ask_together};
+use crate::session::{Answer, Question, Session, Trouble, ask_together};
 
 /// How many nodes one request asks for, and how many requests are under way: enough to hide the
 /// latency of a far ensemble, and small answers.
@@ -183,7 +182,7 @@ impl Driver {
         for root in self.spec.roots.clone() {
             self.count(session, &root).await?;
         }
-        let mut events = Events { session: Arc::clone(session), next: Vec::new() };
+        let mut events = Events::new(session);
         for root in self.spec.roots.iter().filter(|_| self.watches) {
             match answer(session.client.watch(root, AddWatchMode::PersistentRecursive)).await {
                 Ok(watcher) => events.add(watcher),
@@ -196,7 +195,7 @@ impl Driver {
             }
         }
         if !self.watches {
-            events.next.clear();
+            events.clear();
         }
         Ok(events)
     }
@@ -411,7 +410,9 @@ impl From<Error> for Ended {
     }
 }
 
-async fn answer<T>(request: impl Future<Output = Result<T, Error>>) -> Result<T, Trouble> {
+pub(super) async fn answer<T>(
+    request: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Trouble> {
     match tokio::time::timeout(ANSWER, request).await {
         Ok(answer) => answer.map_err(Trouble::from),
         Err(_) => Err(Trouble::Unknown(Error::Timeout)),
@@ -433,112 +434,4 @@ async fn ask(session: Arc<Session>, batch: Batch, questions: Vec<Question>) -> A
         answers = Ok(each);
     }
     (batch, questions, answers)
-}
-
-/// The events of all roots, in the order in which they came.
-struct Events {
-    session: Arc<Session>,
-    next: Vec<WhileAlive<(PersistentWatcher, WatchedEvent)>>,
-}
-
-impl Events {
-    fn add(&mut self, watcher: PersistentWatcher) {
-        let next = self.after(watcher);
-        self.next.push(next);
-    }
-
-    fn after(
-        &self,
-        mut watcher: PersistentWatcher,
-    ) -> WhileAlive<(PersistentWatcher, WatchedEvent)> {
-        self.session.while_alive(async move {
-            let event = watcher.changed().await;
-            (watcher, event)
-        })
-    }
-
-    /// The next event; `None` once the connection is lost. Cancel safe.
-    fn next(&mut self) -> impl Future<Output = Option<WatchedEvent>> {
-        std::future::poll_fn(|cx| self.poll_next(cx))
-    }
-
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<WatchedEvent>> {
-        for index in 0..self.next.len() {
-            let Some(next) = self.next.get_mut(index) else { continue };
-            let Poll::Ready(ready) = next.poll_unpin(cx) else { continue };
-            // A watcher is not asked again after the end of its session.
-            let Some((watcher, event)) =
-                ready.filter(|(_, event)| event.event_type != EventType::Session)
-            else {
-                self.next.clear();
-                return Poll::Ready(None);
-            };
-            let after = self.after(watcher);
-            if let Some(next) = self.next.get_mut(index) {
-                *next = after;
-            }
-            return Poll::Ready(Some(event));
-        }
-        Poll::Pending
-    }
-}
-
-/// Folders with contenders that we may not read: newer servers send no events of these, and a watch
-/// of the folder's children is what is left.
-struct Folders {
-    session: Arc<Session>,
-    watched: HashSet<String>,
-    steps: FuturesUnordered<BoxFuture<'static, (String, Step)>>,
-}
-
-enum Step {
-    Armed(OneshotWatcher),
-    Fired,
-    /// Its folder has gone, or the session.
-    Failed,
-}
-
-impl Folders {
-    fn new(session: &Arc<Session>) -> Self {
-        let steps = FuturesUnordered::new();
-        Self { session: Arc::clone(session), watched: HashSet::new(), steps }
-    }
-
-    fn watch(&mut self, tree: &Tree) {
-        for folder in tree.blind() {
-            if self.watched.insert(folder.clone()) {
-                self.steps.push(arm(Arc::clone(&self.session), folder.clone()).boxed());
-            }
-        }
-    }
-
-    /// A folder to be listed again: its watch has just been set. Cancel safe.
-    async fn changed(&mut self) -> String {
-        loop {
-            match self.steps.next().await {
-                Some((folder, Step::Armed(watcher))) => {
-                    let fired = self.session.while_alive(watcher.changed());
-                    let name = folder.clone();
-                    let fired = async move {
-                        let fired = fired.await;
-                        (name, fired.map_or(Step::Failed, |_| Step::Fired))
-                    };
-                    self.steps.push(fired.boxed());
-                    return folder;
-                }
-                Some((folder, Step::Fired)) => {
-                    self.steps.push(arm(Arc::clone(&self.session), folder).boxed());
-                }
-                // It may come back.
-                Some((folder, Step::Failed)) => _ = self.watched.remove(&folder),
-                None => std::future::pending().await,
-            }
-        }
-    }
-}
-
-async fn arm(session: Arc<Session>, folder: String) -> (String, Step) {
-    let watch = answer(session.client.list_and_watch_children(&folder)).await;
-    let step = watch.map_or(Step::Failed, |(_, watcher)| Step::Armed(watcher));
-    (folder, step)
 }
