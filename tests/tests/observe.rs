@@ -139,15 +139,12 @@ async fn make_all(maker: &mut Maker) {
     use Dialect as D;
     use Role::{Candidate, Exclusive, Permit, Read, Write};
     let ids = [curator(""), curator(""), curator("")];
-    let [a, b, c] = &ids;
     let hexes = [hex(), hex(), hex()];
-    let [x, y, z] = &hexes;
     let uuids = [0; 3].map(|_| Uuid::new_v4().to_string());
-    let [u, v, w] = &uuids;
     let same = |prefix: &str| [0; 3].map(|_| prefix.to_owned());
-    let ids_with = |marker: &str| [a, b, c].map(|id| format!("{id}{marker}"));
-    let hex_with = |marker: &str| [x, y, z].map(|id| format!("{id}{marker}"));
-    let uuid_with = |marker: &str| [u, v, w].map(|id| format!("{id}{marker}"));
+    let ids_with = |marker: &str| ids.each_ref().map(|id| format!("{id}{marker}"));
+    let hex_with = |marker: &str| hexes.each_ref().map(|id| format!("{id}{marker}"));
+    let uuid_with = |marker: &str| uuids.each_ref().map(|id| format!("{id}{marker}"));
     // All in line, each waiting for the one ahead.
     for (name, kind, dialect, role, prefixes) in [
         ("curator-mutex", Kind::Mutex, D::Curator, Exclusive, ids_with("lock-")),
@@ -166,7 +163,7 @@ async fn make_all(maker: &mut Maker) {
             Kind::Mutex,
             D::GoZookeeper,
             Exclusive,
-            ([x, y, z].map(|id| format!("_c_{id}-lock-"))),
+            (hexes.each_ref().map(|id| format!("_c_{id}-lock-"))),
         ),
         (
             "java",
@@ -194,7 +191,7 @@ async fn make_all(maker: &mut Maker) {
             Kind::Mutex,
             D::Accumulo,
             Exclusive,
-            ([u, v, w].map(|id| format!("zlock#{id}#"))),
+            (uuids.each_ref().map(|id| format!("zlock#{id}#"))),
         ),
         ("ruby", Kind::Mutex, D::ZkRuby, Exclusive, same("ex")),
         ("net", Kind::Mutex, D::DistributedLock, Exclusive, same("lock-")),
@@ -202,7 +199,7 @@ async fn make_all(maker: &mut Maker) {
         let contenders = [0, 1, 2].map(|place| (&*prefixes[place], role));
         maker.queue(name, kind, dialect, contenders, LINE).await;
     }
-    let mixed = [format!("{a}lock-"), format!("{x}__lock__"), "x-7-".to_owned()];
+    let mixed = [format!("{}lock-", ids[0]), format!("{}__lock__", hexes[0]), "x-7-".to_owned()];
     let mixed = [0, 1, 2].map(|place| (&*mixed[place], Exclusive));
     maker.queue("mixed", Kind::Mutex, None, mixed, LINE).await;
     for (name, dialect, prefix) in
@@ -224,16 +221,16 @@ async fn make_all(maker: &mut Maker) {
             .await;
     }
     let contenders = [
-        (&*format!("{a}__WRIT__"), Write),
-        (&*format!("{b}__READ__"), Read),
-        (&*format!("{c}__READ__"), Read),
+        (&*format!("{}__WRIT__", ids[0]), Write),
+        (&*format!("{}__READ__", ids[1]), Read),
+        (&*format!("{}__READ__", ids[2]), Read),
     ];
     maker.queue("curator-writer", Kind::RwLock, D::Curator, contenders, FIRST_HOLDS).await;
     maker.lone("hadoop-ha/ns", "ActiveStandbyElectorLock", D::Hadoop, b"nn1").await;
     maker.lone("hbase", "master", D::HBase, b"host").await;
     maker.lone("kafka", "controller", D::Kafka, b"{\"version\":1,\"brokerid\":3}").await;
     maker.lone("helix/CONTROLLER", "LEADER", D::Helix, b"{}").await;
-    several_parts(maker, a, x).await;
+    several_parts(maker, &ids[0], &hexes[0]).await;
 }
 
 /// What does not lie in one queue.
@@ -417,7 +414,7 @@ async fn a_folder_that_may_not_be_listed_is_named_and_the_others_are_told() {
     client.queue(&open, &curator("lock-"), b"").await;
     let observer = below(&scene.coordinator().await, &scene.path);
     let mut view = View::watch(&observer).await;
-    assert_eq!(view.listed[0].denied, [hidden.clone()]);
+    assert_eq!(view.listed[0].denied, [&*hidden]);
     // Who came before is not known: nobody is taken for the holder.
     client.queue(&hidden, &curator("lock-"), b"").await;
     client.queue(&open, &curator("lock-"), b"").await;

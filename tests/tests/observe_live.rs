@@ -12,12 +12,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use integration::proxy::{Direction, Kind, OpCode};
 use integration::{Ensemble, Observer as Raw, Proxy, Server, eventually, stays, within};
-use lock_recipes::observe::{Method, ObserveError};
+use lock_recipes::observe::{Facts, Method, ObserveError};
 use lock_recipes::{Coordinator, Lock};
 use support::{MILLIS, SECONDS, SOON, Scene, connect, session_of, start};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use view::{Client, View, below, curator, hex, names, told, truth};
+use zookeeper_client::{Acls, CreateMode};
 
 /// How servers count one recursive watch: some among those of data and among those of children.
 const WATCH: RangeInclusive<u64> = 1..=2;
@@ -344,7 +345,7 @@ async fn a_root_that_is_not_there_is_named_and_followed_when_it_comes_goes_and_c
     let client = Client::connect(&scene.server.connect_string()).await;
     let coordinator = scene.coordinator().await;
     let observer = below(&coordinator, &scene.path);
-    assert_eq!(observer.read().await.unwrap().listed.missing, [scene.path.clone()]);
+    assert_eq!(observer.read().await.unwrap().listed.missing, [&*scene.path]);
     let mut view = View::watch(&observer).await;
     assert_eq!((&view.listed[0].missing, view.listed[0].nodes), (&vec![scene.path.clone()], 0));
     let lock = format!("{}/a", scene.path);
@@ -390,4 +391,31 @@ async fn whoever_stops_to_observe_leaves_no_watch_and_the_coordinators_end_is_to
     let mut view = View::watch(&below(&coordinator, &scene.path)).await;
     within(SOON, "it closes", coordinator.close()).await.unwrap();
     view.until("it is told", |view| matches!(view.failed, Some(ObserveError::Closed))).await;
+}
+
+#[tokio::test]
+async fn a_lone_leader_that_follows_another_at_once_leads_since_then() {
+    let scene = Scene::with_path("hbase").await;
+    let cluster = scene.server.connect_string();
+    let (old, new) = (Client::connect(&cluster).await, Client::connect(&cluster).await);
+    let path = format!("{}/hbase/master", scene.path);
+    old.raw.mkdir(&format!("{}/hbase", scene.path)).await;
+    old.lone(&format!("{}/hbase", scene.path), "master", b"old").await;
+    let coordinator = scene.coordinator().await;
+    let mut view = View::watch(&below(&coordinator, &scene.path)).await;
+    let lock = view.lock(&path, |_| true).await;
+    assert_eq!(lock.holders[0].granted, None, "nobody knows since when");
+    // In one transaction, so that there is nothing to be seen in between.
+    for client in [&new, &old] {
+        let mut swap = client.raw.client().new_multi_writer();
+        swap.add_delete(&path, None).unwrap();
+        let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
+        swap.add_create(&path, b"new", &options).unwrap();
+        swap.commit().await.unwrap();
+        let session = client.session();
+        let leads = |facts: &Facts| facts.read().is_some_and(|read| read.session == session);
+        let before = view.locks[&path].holders[0].granted;
+        let lock = view.lock(&path, |lock| leads(&lock.holders[0].facts)).await;
+        assert!(lock.holders[0].granted > before, "{lock:?}");
+    }
 }
