@@ -136,6 +136,8 @@ async fn a_server_that_dies_and_comes_back_leaves_the_screen_dimmed_and_then_tru
     terminal.press(Key::Enter);
     terminal.wait_text("PLACE", SOON).await;
     terminal.press(Key::Esc);
+    // With what follows at once it would be another key.
+    terminal.wait_text("sort WAIT", SOON).await;
     terminal.send("?");
     terminal.wait_text(" Help ", SOON).await;
     terminal.press(Key::Esc);

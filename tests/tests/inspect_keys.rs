@@ -189,13 +189,13 @@ async fn the_filter_works_while_it_is_typed_is_kept_by_enter_and_cleared_by_esc(
     assert!(screen.contains("filter Orders !bob  (1 of 4)"), "{screen}");
     assert_eq!(listed(&screen), ["orders-1"]);
     // It goes on where it was left, and a new lock is filtered as well.
-    terminal.send("/ -9");
+    terminal.send("/ -x");
     wait_listed(&terminal, &[]).await;
     terminal.wait_text("no lock matches the filter; Esc clears it", SOON).await;
-    scene.lock("orders-9", &["erwin"]).await;
-    wait_listed(&terminal, &["orders-9"]).await;
+    scene.lock("orders-x", &["erwin"]).await;
+    wait_listed(&terminal, &["orders-x"]).await;
     escape(&terminal, "5 locks").await;
-    wait_listed(&terminal, &["orders-2", "shared", "orders-1", "orders-9", "stock-1"]).await;
+    wait_listed(&terminal, &["orders-2", "shared", "orders-1", "orders-x", "stock-1"]).await;
     for (filter, names) in [
         ("holder:alice", &["orders-1", "stock-1"][..]),
         ("holder:carol", &[]),
@@ -203,14 +203,14 @@ async fn the_filter_works_while_it_is_typed_is_kept_by_enter_and_cleared_by_esc(
         ("state:busy", &["orders-2"]),
         ("state:read kind:rw", &["shared"]),
         ("!kind:mutex", &["shared"]),
-        ("dialect:curator path:-1", &["orders-1", "stock-1"]),
+        ("dialect:curator path:rs-1", &["orders-1"]),
         ("!state:held !dora", &["orders-2"]),
         (&format!("session:{:#x} bob", scene.client.session()), &["orders-2"]),
     ] {
         terminal.send(&format!("/{filter}"));
         wait_listed(&terminal, names).await;
         escape(&terminal, " Enter open").await;
-        wait_listed(&terminal, &["orders-2", "shared", "orders-1", "orders-9", "stock-1"]).await;
+        wait_listed(&terminal, &["orders-2", "shared", "orders-1", "orders-x", "stock-1"]).await;
     }
     // Enter and Esc outside of the line: to open what is left, and to clear it.
     terminal.send("/bob\r");

@@ -30,7 +30,7 @@ Exit codes:
 /// Shows the locks of a ZooKeeper ensemble: who holds what, since when, and who waits behind whom.
 ///
 /// Without a command it opens the screen, or prints the table of `list` where there is no terminal.
-/// It reads, and writes nothing.
+/// Except for `demo`, it writes nothing.
 #[derive(Debug, Parser)]
 #[command(name = "zk-inspect", version, after_help = EXAMPLES, max_term_width = 100)]
 pub(crate) struct Args {

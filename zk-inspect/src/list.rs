@@ -81,7 +81,7 @@ async fn show_with(
         return Err(if !read.listed.missing.is_empty() {
             Failure::new(1, format!("there is no node {path}"))
         } else if read.listed.denied.is_empty() {
-            let hint = "no child of it is a contender, and none ever was";
+            let hint = "no child of it is a contender";
             Failure::new(1, format!("{path} is no lock: {hint}; zk-inspect list shows which are"))
         } else {
             Failure::new(4, format!("ZooKeeper does not let us list {path}: it needs READ there"))

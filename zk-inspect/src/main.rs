@@ -54,10 +54,15 @@ fn run(args: Args) -> Result<(), Failure> {
         return Ok(());
     }
     let screen = term::is_usable();
-    // To print, one thread does it all: a second one would take the server's core on a small machine.
-    // A screen that shows many locks must not wait while they are put in order.
+    if !screen || matches!(command, Some(Command::List(_) | Command::Show { .. })) {
+        log::start(global.log.as_deref(), false)?;
+    }
+    // To print once, one thread does it all: a second one would take the server's core on a small
+    // machine. A screen, and whoever follows, must not wait while locks are put in order or printed.
     let mut runtime = match command {
-        Some(Command::List(_) | Command::Show { .. }) => Builder::new_current_thread(),
+        Some(Command::List(output) | Command::Show { output, .. }) if !output.watch => {
+            Builder::new_current_thread()
+        }
         _ => Builder::new_multi_thread(),
     };
     let runtime = runtime.worker_threads(2).enable_all().build()?;

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use lock_recipes::observe::{Facts, Kind, ObservedContender, ObservedLock};
-use lock_recipes::{FencingToken, Role};
+use lock_recipes::{ContenderName, FencingToken, Role};
 
 use crate::text::{self, Charset};
 
@@ -189,6 +189,23 @@ pub(crate) fn token(lock: &ObservedLock) -> Option<FencingToken> {
 
 pub(crate) fn contender_token(contender: &ObservedContender) -> Option<FencingToken> {
     contender.facts.read().and_then(|facts| facts.token)
+}
+
+/// The path of a contender's node.
+pub(crate) fn node_path(lock: &ObservedLock, node: &str) -> String {
+    use lock_recipes::Dialect::{Curator, HBase, Hadoop, Helix, Kafka, Kazoo};
+    let role = ContenderName::parse(node).map(|name| name.role());
+    let folder = match (lock.kind, lock.dialect, role) {
+        // One node is the lock.
+        (_, Some(Hadoop | HBase | Kafka | Helix), _) => return lock.path.clone(),
+        (Kind::Semaphore, Some(Curator), Some(Role::Exclusive)) => format!("{}/locks", lock.path),
+        (Kind::Semaphore, Some(Curator), _) if !lock.path.ends_with("/leases") => {
+            format!("{}/leases", lock.path)
+        }
+        (Kind::Semaphore, Some(Kazoo), Some(_)) => format!("{}-__lock__", lock.path),
+        _ => lock.path.clone(),
+    };
+    format!("{}/{node}", folder.trim_end_matches('/'))
 }
 
 /// A dash for what is not known, or not there.

@@ -102,7 +102,6 @@ async fn show(
     // None while the terminal is the shell's.
     let mut input = Some(input::start());
     let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
-    let mut feeds = true;
     let size = screen.terminal.size()?;
     update(model, Msg::Resize(size.width, size.height), Now::read());
     loop {
@@ -112,7 +111,7 @@ async fn show(
             draw(screen, model, theme, now)?;
             drawn = Instant::now();
         }
-        let mut news = wait(&mut input, signals, &mut feed, feeds, model).await;
+        let mut news = wait(&mut input, signals, &mut feed, model).await;
         // Everything that is there, and then one frame.
         for _ in 0..AT_ONCE {
             let effect = match news {
@@ -134,8 +133,7 @@ async fn show(
                     message(event?).and_then(|msg| update(model, msg, Now::read()))
                 }
                 News::Feed(None) => {
-                    feeds = false;
-                    None
+                    return Err(Failure::new(1, "the observation has ended; start again"));
                 }
                 News::Feed(Some(Feed::Msg(msg))) => update(model, msg, Now::read()),
                 News::Feed(Some(Feed::Fatal(failure))) => return Err(failure),
@@ -155,7 +153,7 @@ async fn show(
                 }
                 Some(Effect::Suspend) => {
                     // It reads the keys, which are the shell's now.
-                    drop(input);
+                    input.map(input::stop);
                     screen.suspend()?;
                     input = term::is_entered().then(input::start);
                     let size = screen.terminal.size()?;
@@ -182,7 +180,6 @@ async fn wait(
     input: &mut Option<Input>,
     signals: &mut Signals,
     feed: &mut mpsc::Receiver<Feed>,
-    feeds: bool,
     model: &Model,
 ) -> News {
     let pause = model.next_change(Now::read()).unwrap_or(Duration::from_secs(1));
@@ -190,7 +187,7 @@ async fn wait(
         biased;
         outside = signals.next() => News::Outside(outside),
         event = typed(input) => News::Input(event),
-        told = feed.recv(), if feeds => News::Feed(told),
+        told = feed.recv() => News::Feed(told),
         () = tokio::time::sleep(pause.max(Duration::from_millis(5))) => News::Time,
     }
 }

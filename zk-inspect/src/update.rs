@@ -72,6 +72,8 @@ pub(crate) fn update(model: &mut Model, msg: Msg, now: Now) -> Option<Effect> {
 fn observed(model: &mut Model, update: Update, now: Now) -> Option<Effect> {
     match update {
         Update::Lock(lock) => {
+            // What is there now was missing once.
+            model.missing.retain(|root| !lock.path.starts_with(&**root));
             model.locks.insert(lock.path.clone(), lock);
             model.unsorted = true;
         }
@@ -93,10 +95,15 @@ fn observed(model: &mut Model, update: Update, now: Now) -> Option<Effect> {
             model.unsorted = true;
         }
         Update::Disconnected => {
-            // Before everything was listed once there is nothing that could be old.
-            if matches!(model.connection, Connection::Live) {
-                model.connection = Connection::Stale { since: now };
-            }
+            model.connection = match &model.connection {
+                Connection::Live => Connection::Stale { since: now },
+                Connection::Listing if !model.locks.is_empty() => Connection::Stale { since: now },
+                Connection::Listing => {
+                    let error = Some("the connection was lost while listing".to_owned());
+                    Connection::Connecting { since: now, error }
+                }
+                other => other.clone(),
+            };
         }
         Update::Failed(error) => return Some(Effect::Fail(error)),
         _ => {}
@@ -269,7 +276,7 @@ fn step(model: &mut Model, by: isize) {
 fn copy_path(model: &mut Model, now: Now) -> Option<Effect> {
     let lock = model.current()?.clone();
     let path = match (&model.screen, &model.queue.selected) {
-        (Screen::Queue(_), Some(node)) if lock.path != *node => format!("{}/{node}", lock.path),
+        (Screen::Queue(_), Some(node)) => row::node_path(&lock, node),
         _ => lock.path.clone(),
     };
     model.notify("path copied, if the terminal allows it (OSC 52)", now);

@@ -100,7 +100,15 @@ pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox
         watches: !once,
     };
     loop {
-        let Some(session) = coordinator.core.session().await else {
+        let session = tokio::select! {
+            session = coordinator.core.session() => session,
+            // Whoever reads once does not wait for servers that may never come back.
+            () = tokio::time::sleep(ANSWER), if once => {
+                driver.outbox.push(Update::Failed(driver.no_answer(Error::Timeout)));
+                return;
+            }
+        };
+        let Some(session) = session else {
             driver.outbox.push(Update::Failed(ObserveError::Closed));
             return;
         };
@@ -122,8 +130,7 @@ pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox
                 tracing::debug!(error = %source, "the view of the locks was interrupted");
                 tries += 1;
                 if once && tries >= TRIES {
-                    let root = driver.spec.roots.first().cloned().unwrap_or_default();
-                    driver.outbox.push(Update::Failed(ObserveError::NoAnswer { root, source }));
+                    driver.outbox.push(Update::Failed(driver.no_answer(source)));
                     return;
                 }
                 driver.lose();
@@ -133,6 +140,11 @@ pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox
 }
 
 impl Driver {
+    fn no_answer(&self, source: Error) -> ObserveError {
+        let root = self.spec.roots.first().cloned().unwrap_or_default();
+        ObserveError::NoAnswer { root, source }
+    }
+
     fn lose(&mut self) {
         if !self.listed {
             // An answer that is too large may be what the connection dies of.
@@ -150,6 +162,7 @@ impl Driver {
         let mut link = session.link();
         tokio::select! {
             () = session.connected() => {}
+            () = tokio::time::sleep(ANSWER), if self.once => return Outcome::Lost(Error::Timeout),
             _ = session.ended() => return Outcome::Lost(Error::SessionExpired),
         }
         link.state();
@@ -304,7 +317,7 @@ impl Driver {
         for (path, lock) in self.tree.changes() {
             let Some(mut lock) = lock.filter(|_| self.is_wanted(&path)) else {
                 // While everything is listed again, what is not there may be still to come.
-                let is_known = self.listed || !self.listed_before;
+                let is_known = self.listed || !self.is_listed_again();
                 if is_known && self.told.remove(&path).is_some() {
                     self.held_back.remove(&path);
                     self.outbox.push(Update::Gone(path));
@@ -331,6 +344,11 @@ impl Driver {
         self.listed || !(self.listed_before || self.once)
     }
 
+    /// Whether something was told before the listing that is under way.
+    fn is_listed_again(&self) -> bool {
+        self.listed_before || self.lost.is_some()
+    }
+
     fn tell(&mut self, path: String, lock: ObservedLock) {
         let lock = Arc::new(lock);
         if self.streams() {
@@ -349,8 +367,14 @@ impl Driver {
         }
     }
 
+    /// Whether the listing under way is the first one, or the first since the connection was lost.
+    fn is_first(&self) -> bool {
+        !self.listed_before || self.lost.is_some()
+    }
+
     fn tell_progress(&self, under_way: usize) {
-        if !self.listed {
+        // A poll is no progress.
+        if !self.listed && (self.watches || self.is_first()) {
             let (nodes, left) = self.tree.progress();
             self.outbox.push(Update::Listing(Progress { nodes, left: left + under_way }));
         }
@@ -358,7 +382,7 @@ impl Driver {
 
     fn tell_listed(&mut self) {
         // What is left of an earlier listing.
-        let known: Vec<_> = self.told.keys().filter(|_| self.listed_before).cloned().collect();
+        let known: Vec<_> = self.told.keys().filter(|_| self.is_listed_again()).cloned().collect();
         for path in known {
             if self.tree.lock(&path).is_none() {
                 self.told.remove(&path);
@@ -371,6 +395,9 @@ impl Driver {
             }
         }
         self.listed = true;
+        if !self.watches && !self.once && !self.is_first() {
+            return;
+        }
         let roots = self.spec.roots.iter();
         let gap = self.lost.take().map(|from| Gap { from, until: Instant::now() });
         self.outbox.push(Update::Listed(Listed {

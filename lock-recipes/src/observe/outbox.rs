@@ -1,5 +1,5 @@
-//! From the task that observes to whoever reads: bounded by the number of locks, however slowly it
-//! is read, because of one lock only the latest is kept.
+//! From the task that observes to whoever reads: of one lock only the latest since the last loss or
+//! listing is kept, so that a slow reader costs no more than there are locks for each of these.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -89,7 +89,8 @@ impl Outbox {
                 return Some(update);
             }
             if self.inner().closed {
-                return None;
+                // The last may have come in between.
+                return self.try_next();
             }
             news.await;
         }
