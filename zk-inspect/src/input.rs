@@ -1,50 +1,84 @@
-//! What is typed, read on a thread of its own. crossterm blocks in the middle of a key of which only the
-//! beginning has come, spins when the terminal has gone, and gives one event each time it is asked: none
-//! of that may hold up the screen, or the end.
+//! What is typed, read on a thread of its own: in the middle of a key of which only the beginning has come
+//! crossterm blocks, and that must not hold up the screen, or the end.
 
+use std::convert::Infallible;
 use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
 
-use crossterm::event::{Event, EventStream};
-use futures_util::StreamExt;
-use tokio::runtime::Handle;
+use crossterm::event::{self, Event};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 use tokio::sync::mpsc;
+use tokio::sync::mpsc::error::TryRecvError;
 
 /// How much is read ahead of what has been taken note of.
 const AHEAD: usize = 4_096;
 
-/// How long the end of reading is waited for: in the middle of a key it does not come.
-const STOP: Duration = Duration::from_millis(50);
+/// For how long more is waited for when something was typed. crossterm looks only at what it has while
+/// there is time left, so this must be longer than a busy machine may hold up the thread.
+const MORE: Duration = Duration::from_millis(100);
 
-pub(crate) type Input = mpsc::Receiver<io::Result<Event>>;
-
-/// Begins to read, until the receiver is dropped.
-pub(crate) fn start() -> Input {
-    let (sender, input) = mpsc::channel(AHEAD);
-    let runtime = Handle::current();
-    std::thread::spawn(move || runtime.block_on(read(sender)));
-    input
+/// What is typed, as long as this exists.
+#[derive(Debug)]
+pub(crate) struct Input {
+    events: mpsc::Receiver<io::Result<Event>>,
+    /// Closed when the thread has ended.
+    running: std_mpsc::Receiver<Infallible>,
+    /// The thread ends when this is closed.
+    _open: UnixStream,
 }
 
-/// Ends reading, so that somebody else can read, and returns when it has ended: whoever still asked for
-/// keys in the background would be stopped for it.
-pub(crate) fn stop(input: Input) {
-    drop(input);
-    // Whoever reads has crossterm's lock, which this waits for. What is typed meanwhile is kept.
-    let _ = crossterm::event::poll(STOP);
+impl Input {
+    pub(crate) fn start() -> io::Result<Self> {
+        let (sender, events) = mpsc::channel(AHEAD);
+        let (alive, running) = std_mpsc::channel();
+        let (open, closed) = UnixStream::pair()?;
+        std::thread::Builder::new().name("input".to_owned()).spawn(move || {
+            if let Err(error) = read(&closed, &sender) {
+                // Nobody asks any more when it was closed.
+                let _ = sender.blocking_send(Err(error));
+            }
+            drop(alive);
+        })?;
+        Ok(Self { events, running, _open: open })
+    }
+
+    /// The next event; none when the terminal has gone. Cancel safe.
+    pub(crate) async fn next(&mut self) -> Option<io::Result<Event>> {
+        self.events.recv().await
+    }
+
+    /// The next event, if it is there.
+    pub(crate) fn try_next(&mut self) -> Result<io::Result<Event>, TryRecvError> {
+        self.events.try_recv()
+    }
+
+    /// Ends reading and returns when it has ended: whoever asks for keys in the background is stopped
+    /// for it. (In the middle of a key it cannot be ended.)
+    pub(crate) fn stop(self) {
+        let Self { events, running, _open: open } = self;
+        drop((events, open));
+        let _ = running.recv_timeout(3 * MORE);
+    }
 }
 
-async fn read(sender: mpsc::Sender<io::Result<Event>>) {
-    let mut events = EventStream::new();
+fn read(closed: &UnixStream, sender: &mpsc::Sender<io::Result<Event>>) -> io::Result<()> {
+    let stdin = io::stdin();
     loop {
-        tokio::select! {
-            biased;
-            () = sender.closed() => break,
-            event = events.next() => {
-                let Some(event) = event else { break };
-                if sender.send(event).await.is_err() {
-                    break;
-                }
+        let mut ready = [PollFd::new(&stdin, PollFlags::IN), PollFd::new(closed, PollFlags::IN)];
+        match poll(&mut ready, None) {
+            Err(Errno::INTR) => continue,
+            polled => polled?,
+        };
+        let [typed, closed] = ready.map(|one| one.revents());
+        if !closed.is_empty() || typed.contains(PollFlags::HUP) {
+            return Ok(());
+        }
+        while event::poll(MORE)? {
+            if sender.blocking_send(event::read()).is_err() {
+                return Ok(());
             }
         }
     }

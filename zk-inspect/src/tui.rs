@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::args::{Global, PanicIn};
 use crate::exit::Failure;
-use crate::input::{self, Input};
+use crate::input::Input;
 use crate::model::Model;
 use crate::row::Now;
 use crate::source::{self, Feed};
@@ -100,11 +100,20 @@ async fn show(
     mut feed: mpsc::Receiver<Feed>,
 ) -> Result<(), Failure> {
     // None while the terminal is the shell's.
-    let mut input = Some(input::start());
+    let mut input = Some(Input::start()?);
     let mut drawn = Instant::now().checked_sub(FRAME).unwrap_or_else(Instant::now);
     let size = screen.terminal.size()?;
     update(model, Msg::Resize(size.width, size.height), Now::read());
     loop {
+        if input.is_none() {
+            // The shell may have brought us to the foreground, of which nobody tells.
+            screen.take_again()?;
+            if term::is_entered() {
+                input = Some(Input::start()?);
+                let size = screen.terminal.size()?;
+                update(model, Msg::Resize(size.width, size.height), Now::read());
+            }
+        }
         let now = Now::read();
         model.arrange(now);
         if drawn.elapsed() >= FRAME {
@@ -117,10 +126,9 @@ async fn show(
             let effect = match news {
                 News::Outside(Outside::End(signal)) => return Err(Failure::silent(128 + signal)),
                 News::Outside(happened @ (Outside::Continued | Outside::Resized)) => {
-                    if happened == Outside::Continued {
+                    if happened == Outside::Continued && input.is_some() {
                         screen.take_again()?;
                         input = input.filter(|_| term::is_entered());
-                        input = input.or_else(|| term::is_entered().then(input::start));
                     }
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read())
@@ -153,14 +161,16 @@ async fn show(
                 }
                 Some(Effect::Suspend) => {
                     // It reads the keys, which are the shell's now.
-                    input.map(input::stop);
+                    input.take().map(Input::stop);
                     screen.suspend()?;
-                    input = term::is_entered().then(input::start);
+                    if term::is_entered() {
+                        input = Some(Input::start()?);
+                    }
                     let size = screen.terminal.size()?;
                     update(model, Msg::Resize(size.width, size.height), Now::read());
                 }
             }
-            news = match input.as_mut().map(mpsc::Receiver::try_recv) {
+            news = match input.as_mut().map(Input::try_next) {
                 Some(Ok(event)) => News::Input(Some(event)),
                 Some(Err(_)) | None => match feed.try_recv() {
                     Ok(told) => News::Feed(Some(told)),
@@ -194,7 +204,7 @@ async fn wait(
 
 async fn typed(input: &mut Option<Input>) -> Option<io::Result<Event>> {
     match input {
-        Some(input) => input.recv().await,
+        Some(input) => input.next().await,
         None => std::future::pending().await,
     }
 }
