@@ -161,7 +161,9 @@ async fn show(
                 }
                 Some(Effect::Suspend) => {
                     // It reads the keys, which are the shell's now.
-                    input.take().map(Input::stop);
+                    if let Some(input) = input.take() {
+                        input.stop();
+                    }
                     screen.suspend()?;
                     if term::is_entered() {
                         input = Some(Input::start()?);
