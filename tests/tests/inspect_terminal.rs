@@ -19,9 +19,9 @@ use std::time::Duration;
 
 use inspect::{Dice, Scene, assert_restored, plain, quit, still, zk_inspect};
 use integration::pty::{Key, Screen, Signal};
-use integration::{Terminal, eventually};
+use integration::{Terminal, eventually, stays};
 use portable_pty::{CommandBuilder, PtySize, native_pty_system};
-use support::{SECONDS, SOON, start};
+use support::{MILLIS, SECONDS, SOON, start};
 
 /// A shell that waits, with a line on the screen, before it becomes the program: so that what was before
 /// is known. Its terminal has some modes that are not the default.
@@ -391,7 +391,11 @@ async fn in_the_background_it_leaves_the_terminal_alone_and_can_be_ended() {
     shell.send("echo still $((40 + 2))\r");
     let screen = shell.wait_text("still 42", SOON).await;
     assert_main_screen_of_a_shell(&screen);
-    // And back.
+    stays(MILLIS(300), "nothing is drawn from the background", async || {
+        !shell.screen().alternate_screen() && !shell.screen().contains("LIVE")
+    })
+    .await;
+    // And back, of which nobody tells it.
     shell.send("fg\r");
     shell.wait_text(" LIVE ", SOON).await;
     shell.press(Key::Ctrl('z'));

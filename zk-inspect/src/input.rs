@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc as std_mpsc;
 use std::time::Duration;
@@ -16,9 +17,12 @@ use tokio::sync::mpsc::error::TryRecvError;
 /// How much is read ahead of what has been taken note of.
 const AHEAD: usize = 4_096;
 
-/// For how long more is waited for when something was typed. crossterm looks only at what it has while
-/// there is time left, so this must be longer than a busy machine may hold up the thread.
-const MORE: Duration = Duration::from_millis(100);
+/// How often, and for how long, crossterm is asked whether that was all. It looks only while there is time
+/// left, of which a busy machine may leave none.
+const ASKED: (u8, Duration) = (3, Duration::from_millis(1));
+
+/// How long the end of reading is waited for.
+const END: Duration = Duration::from_millis(300);
 
 /// What is typed, as long as this exists.
 #[derive(Debug)]
@@ -26,8 +30,8 @@ pub(crate) struct Input {
     events: mpsc::Receiver<io::Result<Event>>,
     /// Closed when the thread has ended.
     running: std_mpsc::Receiver<Infallible>,
-    /// The thread ends when this is closed.
-    _open: UnixStream,
+    /// The thread ends when this is shut.
+    open: UnixStream,
 }
 
 impl Input {
@@ -42,7 +46,7 @@ impl Input {
             }
             drop(alive);
         })?;
-        Ok(Self { events, running, _open: open })
+        Ok(Self { events, running, open })
     }
 
     /// The next event; none when the terminal has gone. Cancel safe.
@@ -54,13 +58,16 @@ impl Input {
     pub(crate) fn try_next(&mut self) -> Result<io::Result<Event>, TryRecvError> {
         self.events.try_recv()
     }
+}
 
-    /// Ends reading and returns when it has ended: whoever asks for keys in the background is stopped
-    /// for it. (In the middle of a key it cannot be ended.)
-    pub(crate) fn stop(self) {
-        let Self { events, running, _open: open } = self;
-        drop((events, open));
-        let _ = running.recv_timeout(3 * MORE);
+impl Drop for Input {
+    /// Returns when reading has ended: what is typed from then on is the shell's, and whoever asked for
+    /// it in the background would be stopped. (In the middle of a key it cannot be ended.)
+    fn drop(&mut self) {
+        self.events.close();
+        // An error means that the thread has ended.
+        let _ = self.open.shutdown(Shutdown::Both);
+        let _ = self.running.recv_timeout(END);
     }
 }
 
@@ -76,8 +83,14 @@ fn read(closed: &UnixStream, sender: &mpsc::Sender<io::Result<Event>>) -> io::Re
         if !closed.is_empty() || typed.contains(PollFlags::HUP) {
             return Ok(());
         }
-        while event::poll(MORE)? {
-            if sender.blocking_send(event::read()).is_err() {
+        let (times, time) = ASKED;
+        let mut asked = 0;
+        while asked < times {
+            if !event::poll(time)? {
+                asked += 1;
+            } else if sender.blocking_send(event::read()).is_ok() {
+                asked = 0;
+            } else {
                 return Ok(());
             }
         }

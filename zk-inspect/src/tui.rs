@@ -161,9 +161,7 @@ async fn show(
                 }
                 Some(Effect::Suspend) => {
                     // It reads the keys, which are the shell's now.
-                    if let Some(input) = input.take() {
-                        input.stop();
-                    }
+                    drop(input.take());
                     screen.suspend()?;
                     if term::is_entered() {
                         input = Some(Input::start()?);
