@@ -143,13 +143,20 @@ impl Fault {
         }
         let view = View::watch(&below(observed, "/locks")).await;
         let mut fault = Self { raw, view, paths };
+        fault.raw.raw.mkdir("/locks/leaves").await;
+        fault.raw.queue("/locks/leaves", "x-1-", b"").await;
+        fault.view.lock("/locks/leaves", |lock| lock.holders.len() == 1).await;
+        for name in fault.raw.raw.children("/locks/leaves").await {
+            fault.raw.delete("/locks/leaves", &name).await;
+        }
         for _ in 0..2 {
             for path in fault.paths.clone() {
                 fault.raw.queue(&path, &curator("lock-"), b"").await;
             }
         }
         fault.agrees().await;
-        assert!(fault.view.locks.values().all(|lock| lock.holders[0].granted.is_some()));
+        let mut holders = fault.view.locks.values().flat_map(|lock| &lock.holders);
+        assert!(holders.all(|holder| holder.granted.is_some()));
         fault
     }
 
@@ -169,6 +176,8 @@ impl Fault {
         for name in &queues[&paths[2]] {
             self.raw.delete(&paths[2], name).await;
         }
+        // A lock that is free leaves altogether.
+        assert!(self.raw.raw.delete("/locks/leaves").await);
         self.raw.raw.mkdir("/locks/new").await;
         self.raw.queue("/locks/new", &curator("lock-"), b"").await;
         self.paths.push("/locks/new".to_owned());
@@ -189,6 +198,7 @@ impl Fault {
         let truth = truth(&self.raw.raw, &self.paths).await;
         self.view.drain();
         assert_eq!(told(&self.view), truth, "at once with the listing");
+        assert!(self.view.locks.keys().eq(&self.paths), "{:?}", self.view);
         let granted = |path: usize| {
             let lock = &self.view.locks[&self.paths[path]];
             lock.holders.first().and_then(|holder| holder.granted).map(|at| at < granted.into_std())

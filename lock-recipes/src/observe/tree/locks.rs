@@ -86,7 +86,9 @@ impl Tree {
         };
         let seats = |part: &str| self.seats(&join(path, part));
         let lease = |seat: &Seat| seat.name.role() == Role::Permit;
-        let was = self.known.get(path) == Some(&(Kind::Semaphore, Some(Dialect::Curator)));
+        // A queue of permits at the path itself is another thing.
+        let was = self.known.get(path) == Some(&(Kind::Semaphore, Some(Dialect::Curator)))
+            && self.seats(path).is_empty();
         has("locks")
             && has("leases")
             && !PARTS.iter().any(|part| self.is_pending(&join(path, part)))

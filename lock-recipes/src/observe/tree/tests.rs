@@ -481,6 +481,33 @@ fn a_folder_that_may_not_be_listed_is_told_and_what_is_in_it_is_not() {
     let mut client = quiet(&server);
     server.create("/l", "_c_11111111-2222-4333-8444-555555555555-lock-#", 2, b"", false);
     client.settle(&server);
+    // Nor what comes below it, of which events tell everything: a later listing would not find it.
+    server.create("/l", "x", 0, b"", false);
+    server.create("/l/x", "_c_11111111-2222-4333-8444-555555555555-lock-#", 2, b"", false);
+    client.settle(&server);
     assert!(client.tree.denied().eq(["/l"]));
     assert!(client.told.keys().eq(["/m"]), "{:?}", client.told);
+}
+
+#[test]
+fn a_mutex_that_turns_out_to_be_the_entry_of_a_semaphore_is_none_any_more() {
+    let mut server = server();
+    for (folder, name) in [("/", "s"), ("/s", "locks")] {
+        server.create(folder, name, 0, b"", false);
+    }
+    server.create("/s/locks", &format!("_c_{}-lock-#", UUIDS[0]), 1, b"", false);
+    let mut client = quiet(&server);
+    assert!(client.told.keys().eq(["/s/locks"]));
+    server.create("/s", "leases", 0, b"", false);
+    client.settle(&server);
+    assert!(client.told.keys().eq(["/s"]));
+}
+
+#[test]
+fn what_changed_while_it_was_listed_is_listed_again() {
+    let mut tree = Tree::new(vec!["/".to_owned()], Depth::Everything);
+    let (batch, questions) = tree.questions(9);
+    tree.list_again("/");
+    tree.answer(batch, &questions[0], Answer::Children(Vec::new()));
+    assert_eq!(tree.questions(9).1, questions);
 }
