@@ -67,7 +67,9 @@ impl<'a> Canvas<'a> {
     /// Makes rows look old.
     pub(super) fn dim(&mut self, from: u16, to: u16) {
         for row in from..to {
-            self.style_row(row, Style::new().add_modifier(Modifier::DIM));
+            // Many terminals show what is bold and dim as if it were neither.
+            let dim = Style::new().add_modifier(Modifier::DIM).remove_modifier(Modifier::BOLD);
+            self.style_row(row, dim);
         }
     }
 
