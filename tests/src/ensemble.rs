@@ -1,5 +1,6 @@
 //! Several ZooKeeper servers that elect a leader, on loopback.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::ports::free_port;
@@ -26,8 +27,14 @@ impl Ensemble {
 
     /// Starts `size` servers with these settings, and returns when one leads and all others follow.
     pub async fn start_with(size: usize, builder: Builder) -> Self {
+        Self::start_numbered(1, size, builder).await
+    }
+
+    /// The same with servers whose numbers begin with `first`. The number is the first byte of the sessions
+    /// that a server opens: from 128 on these are negative.
+    pub async fn start_numbered(first: usize, size: usize, builder: Builder) -> Self {
         for _ in 1..ATTEMPTS {
-            let ensemble = Self::launch(size, &builder);
+            let ensemble = Self::launch(first..first + size, &builder);
             match ensemble.await_serving().await {
                 Ok(()) => {
                     ensemble.ready().await;
@@ -111,13 +118,13 @@ impl Ensemble {
         modes
     }
 
-    fn launch(size: usize, builder: &Builder) -> Self {
+    fn launch(numbers: Range<usize>, builder: &Builder) -> Self {
         let mut builder = builder.clone().config("initLimit=20").config("syncLimit=5");
-        for id in 1..=size {
+        for id in numbers.clone() {
             let (quorum, election) = (free_port(), free_port());
             builder = builder.config(format!("server.{id}=127.0.0.1:{quorum}:{election}"));
         }
-        let members = (1..=size).map(|id| builder.clone().launch(free_port(), Some(id)));
+        let members = numbers.map(|id| builder.clone().launch(free_port(), Some(id)));
         Self { servers: members.collect() }
     }
 

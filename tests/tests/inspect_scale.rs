@@ -2,6 +2,7 @@
 
 #![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, reason = "helpers of tests")]
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::LazyLock;
@@ -14,6 +15,9 @@ use uuid::Uuid;
 use zookeeper_client::{Acls, Client, CreateMode, MultiReadResult, MultiReader};
 
 const LIMIT: Duration = Duration::from_secs(120);
+
+/// How servers count one recursive watch: some among those of data and among those of children.
+const WATCH: RangeInclusive<u64> = 1..=2;
 
 /// How many creates are under way.
 const AT_ONCE: usize = 2_000;
@@ -104,6 +108,13 @@ fn list(connect: &str, args: &[&str]) -> (Output, Duration) {
     (output, start.elapsed())
 }
 
+/// [`Server::watch_count`] of a server that has many nodes to count before it answers.
+async fn watch_count(server: &Server) -> u64 {
+    let mntr = server.four_letter_within("mntr", LIMIT).await.unwrap();
+    let count = mntr.lines().find_map(|line| line.strip_prefix("zk_watch_count"));
+    count.and_then(|count| count.trim().parse().ok()).unwrap_or_else(|| panic!("{mntr}"))
+}
+
 fn median(mut times: Vec<Duration>) -> Duration {
     times.sort_unstable();
     times[times.len() / 2]
@@ -187,9 +198,8 @@ async fn idle(length: Duration) -> f64 {
     let args = ["--connect", &proxy.connect_string(), "--root", "/locks"];
     let terminal = Terminal::run(&*ZK_INSPECT, args, 120, 36);
     terminal.wait_text(" LIVE ", LIMIT).await;
-    let watches = server.watch_count().await;
-    // A recursive watch is counted once among those of data and once among those of children.
-    assert!((1..=2).contains(&watches), "{watches} watches");
+    let watches = watch_count(&server).await;
+    assert!(WATCH.contains(&watches), "{watches} watches");
     let connections = proxy.frames().iter().map(|frame| frame.connection).max().unwrap();
     let (asked, used) = (proxy.frames().len(), cpu(terminal.pid()));
     tokio::time::sleep(length).await;
@@ -207,7 +217,7 @@ async fn idle(length: Duration) -> f64 {
     terminal.send("q");
     assert!(terminal.exit(LIMIT).await.success());
     integration::eventually(LIMIT, "no watch is left", async || {
-        (server.watch_count().await == 0).then_some(())
+        (watch_count(&server).await == 0).then_some(())
     })
     .await;
     share
@@ -253,7 +263,7 @@ async fn a_large_ensemble_is_not_looked_through_unasked() {
     assert_eq!(refused.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("there are 200,0") && stderr.contains("--root PATH"), "{stderr}");
     assert!(stderr.contains("requests") && stderr.contains("--scan-all"), "{stderr}");
-    assert_eq!(server.watch_count().await, 0);
+    assert_eq!(watch_count(&server).await, 0);
 
     let terminal = Terminal::run(&*ZK_INSPECT, ["--connect", &connect], 80, 24);
     assert_eq!(terminal.exit(LIMIT).await.exit_code(), 2);
@@ -267,15 +277,42 @@ async fn a_large_ensemble_is_not_looked_through_unasked() {
     assert_eq!(all.stdout.len(), root.stdout.len());
     println!("200,000 unrelated nodes: --root {near:?}, --scan-all {far:?}");
 
-    // Everything is watched by one watch, and by none afterwards.
-    let args = ["--connect", &connect, "--scan-all"];
+    watches_by_one(&server, &["--scan-all"]).await;
+}
+
+/// Everything is watched by one watch, whatever is looked at, and by none afterwards.
+async fn watches_by_one(server: &Server, args: &[&str]) {
+    let connect = server.connect_string();
+    let args = [&["--connect", &connect], args].concat();
     let terminal = Terminal::run(&*ZK_INSPECT, args, 80, 24);
-    terminal.wait_text("LIVE", LIMIT).await;
-    assert_eq!(server.watch_count().await, 1);
+    terminal.wait_text(" LIVE ", LIMIT).await;
+    let watches = watch_count(server).await;
+    assert!(WATCH.contains(&watches), "{watches} watches");
+    terminal.send("G");
+    terminal.wait_text("/lock-00002", LIMIT).await;
+    terminal.press(Key::Enter);
+    terminal.wait_text("PLACE", LIMIT).await;
+    assert_eq!(watch_count(server).await, watches);
     terminal.send("q");
-    terminal.exit(LIMIT).await;
+    assert!(terminal.exit(LIMIT).await.success());
     integration::eventually(LIMIT, "no watch is left", async || {
-        (server.watch_count().await == 0).then_some(())
+        (watch_count(server).await == 0).then_some(())
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn however_many_other_nodes_there_are_it_watches_by_one_watch_and_leaves_none() {
+    LazyLock::force(&ZK_INSPECT);
+    let server = Server::builder().unsafe_fast().start().await;
+    let observer = Observer::connect(&server.connect_string()).await;
+    locks(observer.client(), 3).await;
+    let paths: Vec<_> = (0..20_000).map(|node| format!("/locks/data-{node:06}")).collect();
+    create(observer.client(), &paths, CreateMode::Persistent, b"unrelated").await;
+    assert_eq!(watch_count(&server).await, 0);
+    watches_by_one(&server, &["--root", "/locks"]).await;
+    // A reading sets none.
+    let (all, _) = list(&server.connect_string(), &["--root", "/locks"]);
+    assert_eq!(String::from_utf8_lossy(&all.stdout).lines().count(), 4);
+    assert_eq!(watch_count(&server).await, 0);
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use integration::proxy::{Direction, Kind, OpCode};
 use integration::{Ensemble, Observer as Raw, Proxy, Server, eventually, stays, within};
-use lock_recipes::observe::{Facts, Method, ObserveError};
+use lock_recipes::observe::{Facts, Method, ObserveError, ObservedLock};
 use lock_recipes::{Coordinator, Lock};
 use support::{MILLIS, SECONDS, SOON, Scene, connect, session_of, start};
 use tokio::task::JoinSet;
@@ -102,12 +102,16 @@ async fn what_is_told_of_locks_in_turmoil_is_what_the_server_has_when_they_calm_
         let last = working.join_all().await.into_iter().max().unwrap();
         let truth = truth(&raw, &paths).await;
         assert!(truth.len() > 3, "{truth:?}");
-        view.until_at(last + MILLIS(500), "the truth", |view| told(view) == truth).await;
+        // Names first, and what their nodes say when it was read.
+        let is_read = |view: &View| {
+            let mut all = view.locks.values().flat_map(|lock| lock.contenders());
+            all.all(|one| one.facts.read().is_some())
+        };
+        let right = |view: &View| told(view) == truth && is_read(view);
+        view.until_at(last + MILLIS(500), "the truth", right).await;
         assert_eq!(view.listed.len(), 1);
         for lock in view.locks.values() {
-            assert!(
-                lock.holders.len() <= 1 && lock.contenders().all(|one| one.facts.read().is_some())
-            );
+            assert!(lock.holders.len() <= 1, "{lock:?}");
             let behind = lock.waiters.iter().map(|waiter| waiter.behind.clone());
             let ahead = lock.contenders().map(|one| vec![one.node.clone()]);
             assert!(behind.eq(ahead.take(lock.waiters.len())), "{lock:?}");
@@ -405,28 +409,44 @@ async fn whoever_stops_to_observe_leaves_no_watch_and_the_coordinators_end_is_to
 }
 
 #[tokio::test]
-async fn a_lone_leader_that_follows_another_at_once_leads_since_then() {
+async fn a_lone_leader_that_follows_another_is_not_taken_for_it() {
     let scene = Scene::with_path("hbase").await;
     let cluster = scene.server.connect_string();
     let (old, new) = (Client::connect(&cluster).await, Client::connect(&cluster).await);
     let path = format!("{}/hbase/master", scene.path);
     old.raw.mkdir(&format!("{}/hbase", scene.path)).await;
     old.lone(&format!("{}/hbase", scene.path), "master", b"old").await;
-    let coordinator = scene.coordinator().await;
+    let proxy = scene.proxy().await;
+    let coordinator = connect(&proxy.connect_string()).await;
     let mut view = View::watch(&below(&coordinator, &scene.path)).await;
     let lock = view.lock(&path, |_| true).await;
     assert_eq!(lock.holders[0].granted, None, "nobody knows since when");
     // In one transaction, so that there is nothing to be seen in between.
-    for client in [&new, &old] {
+    let swap = async |client: &Client| {
         let mut swap = client.raw.client().new_multi_writer();
         swap.add_delete(&path, None).unwrap();
         let options = CreateMode::Ephemeral.with_acls(Acls::anyone_all());
         swap.add_create(&path, b"new", &options).unwrap();
         swap.commit().await.unwrap();
+    };
+    let leads = |client: &Client| {
         let session = client.session();
-        let leads = |facts: &Facts| facts.read().is_some_and(|read| read.session == session);
+        let is_it = move |facts: &Facts| facts.read().is_some_and(|read| read.session == session);
+        move |lock: &ObservedLock| is_it(&lock.holders[0].facts)
+    };
+    for client in [&new, &old] {
         let before = view.locks[&path].holders[0].granted;
-        let lock = view.lock(&path, |lock| leads(&lock.holders[0].facts)).await;
+        swap(client).await;
+        let lock = view.lock(&path, leads(client)).await;
         assert!(lock.holders[0].granted > before, "{lock:?}");
     }
+    // While nobody looks: it has the name of the one that was seen to come.
+    proxy.refuse(true);
+    proxy.cut();
+    view.until("it is noticed", |view| view.disconnected == 1).await;
+    swap(&new).await;
+    proxy.refuse(false);
+    view.listing(2).await;
+    let lock = view.lock(&path, leads(&new)).await;
+    assert_eq!(lock.holders[0].granted, None);
 }
