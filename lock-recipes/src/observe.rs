@@ -32,7 +32,7 @@ use tokio::task::JoinHandle;
 
 pub use self::lock::{Facts, Kind, NodeFacts, ObservedContender, ObservedLock};
 use self::outbox::Outbox;
-use self::tree::Depth;
+use self::tree::{Depth, Tree};
 use crate::coordinator::Coordinator;
 use crate::path::{InvalidPath, LockPath};
 
@@ -330,7 +330,7 @@ fn covers(root: &str, path: &str) -> bool {
 #[derive(Debug)]
 pub struct Observation {
     outbox: Arc<Outbox>,
-    task: JoinHandle<()>,
+    task: JoinHandle<Option<Tree>>,
 }
 
 impl Observation {

@@ -1,6 +1,8 @@
 //! The commands that print: `list` and `show`, once or with every change.
 
 use std::io::{self, IsTerminal, Write};
+use std::mem::ManuallyDrop;
+use std::slice;
 use std::sync::Arc;
 
 use lock_recipes::observe::{Listed, Observation, ObservedLock, Observer, Progress, Update};
@@ -19,6 +21,7 @@ use crate::text::{self, Charset};
 struct Read {
     locks: Vec<Arc<ObservedLock>>,
     listed: Listed,
+    _observation: Observation,
 }
 
 /// `list`: all locks.
@@ -40,9 +43,8 @@ async fn list_with(
         return watch(&observer, charset(global)).await;
     }
     let read = read(observer.once()).await?;
-    let locks = read.locks.iter().map(|lock| &**lock);
     if output.json {
-        print_json(&Document::new(locks, &read.listed.denied), charset(global))?;
+        print_json(&Document::new(&read.locks, &read.listed.denied), charset(global))?;
     } else if read.locks.is_empty() {
         // Not on stdout: a script counts lines there.
         complain(&format!(
@@ -51,6 +53,7 @@ async fn list_with(
             row::count(read.listed.nodes),
         ));
     } else {
+        let locks = read.locks.iter().map(|lock| &**lock);
         print(&table::list(locks, Now::read(), charset(global)))?;
     }
     complete(&read.listed, charset(global))
@@ -88,15 +91,16 @@ async fn show_with(
         });
     };
     if output.json {
-        print_json(&Document::new([&**lock], &read.listed.denied), charset(global))?;
+        print_json(&Document::new(slice::from_ref(lock), &read.listed.denied), charset(global))?;
     } else {
         print(&table::show(lock, Now::read(), charset(global)))?;
     }
     complete(&read.listed, charset(global))
 }
 
-/// Reads once, and says how far it has come where somebody looks on.
-async fn read(mut observation: Observation) -> Result<Read, Failure> {
+/// Reads once, and says how far it has come where somebody looks on. What was read is large, and not
+/// given back piece by piece before the program ends.
+async fn read(mut observation: Observation) -> Result<ManuallyDrop<Read>, Failure> {
     let mut progress = Meter::new();
     let mut locks = Vec::new();
     while let Some(update) = observation.next().await {
@@ -106,7 +110,7 @@ async fn read(mut observation: Observation) -> Result<Read, Failure> {
             Update::Listed(listed) => {
                 progress.clear();
                 locks.sort_by(|a: &Arc<ObservedLock>, b| a.path.cmp(&b.path));
-                return Ok(Read { locks, listed });
+                return Ok(ManuallyDrop::new(Read { locks, listed, _observation: observation }));
             }
             Update::Failed(error) => {
                 progress.clear();

@@ -15,7 +15,7 @@ use zookeeper_client::{AddWatchMode, Error};
 
 use super::lock::{ObservedContender, ObservedLock};
 use super::outbox::Outbox;
-use super::tree::{Batch, Depth, Tree};
+use super::tree::{Batch, Depth, Tree, split};
 use super::watches::{Events, Folders};
 use super::{Gap, Listed, Method, ObserveError, Progress, Spec, Update};
 use crate::coordinator::Coordinator;
@@ -82,7 +82,14 @@ impl Drop for Close {
     }
 }
 
-pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox: Arc<Outbox>) {
+/// Observes, until the end. What was read once is large: it is given back with the observation, so that
+/// its reader need not wait for that.
+pub(super) async fn run(
+    coordinator: Coordinator,
+    spec: Spec,
+    once: bool,
+    outbox: Arc<Outbox>,
+) -> Option<Tree> {
     let _close = Close(Arc::clone(&outbox));
     let mut tries = 0;
     let mut driver = Driver {
@@ -105,33 +112,31 @@ pub(super) async fn run(coordinator: Coordinator, spec: Spec, once: bool, outbox
             // Whoever reads once does not wait for servers that may never come back.
             () = tokio::time::sleep(ANSWER), if once => {
                 driver.outbox.push(Update::Failed(driver.no_answer(Error::Timeout)));
-                return;
+                return None;
             }
         };
         let Some(session) = session else {
             driver.outbox.push(Update::Failed(ObserveError::Closed));
-            return;
+            return None;
         };
         let outcome = driver.observe(&session).await;
         // Not kept while a new session is waited for.
         drop(session);
         match outcome {
             Outcome::Done => {
-                // What was read is large, and its reader should not wait until it is given back.
-                tokio::task::spawn_blocking(move || drop(driver));
-                return;
+                return Some(driver.tree);
             }
             Outcome::Again => {}
             Outcome::Failed(error) => {
                 driver.outbox.push(Update::Failed(error));
-                return;
+                return None;
             }
             Outcome::Lost(source) => {
                 tracing::debug!(error = %source, "the view of the locks was interrupted");
                 tries += 1;
                 if once && tries >= TRIES {
                     driver.outbox.push(Update::Failed(driver.no_answer(source)));
-                    return;
+                    return None;
                 }
                 driver.lose();
             }
@@ -283,6 +288,9 @@ impl Driver {
                             for (question, answer) in questions.iter().zip(answers) {
                                 self.tree.answer(batch, question, answer);
                             }
+                            if self.once {
+                                self.look_at_settled(&questions);
+                            }
                             self.tell_progress(requests.len());
                         }
                         Err(trouble) => {
@@ -315,26 +323,46 @@ impl Driver {
     /// Tells what has changed.
     fn look(&mut self, now: Instant) {
         for (path, lock) in self.tree.changes() {
-            let Some(mut lock) = lock.filter(|_| self.is_wanted(&path)) else {
-                // While everything is listed again, what is not there may be still to come.
-                let is_known = self.listed || !self.is_listed_again();
-                if is_known && self.told.remove(&path).is_some() {
-                    self.held_back.remove(&path);
-                    self.outbox.push(Update::Gone(path));
-                }
+            if let Some(lock) = lock.filter(|_| self.is_wanted(&path)) {
+                self.see(path, lock, now);
                 continue;
+            }
+            // While everything is listed again, what is not there may be still to come.
+            let is_known = self.listed || !self.is_listed_again();
+            if is_known && self.told.remove(&path).is_some() {
+                self.held_back.remove(&path);
+                self.outbox.push(Update::Gone(path));
+            }
+        }
+    }
+
+    /// Looks at locks as soon as they have been read, while more is on its way.
+    fn look_at_settled(&mut self, questions: &[Question]) {
+        let now = Instant::now();
+        // Contenders of one lock are asked about in a row: the last of them will do.
+        let of_one_lock = |a: &Question, b: &Question| {
+            split(a.path()).map(|(folder, _)| folder) == split(b.path()).map(|(folder, _)| folder)
+        };
+        for questions in questions.chunk_by(of_one_lock) {
+            if let Some(lock) = questions.last().and_then(|last| self.tree.settled(last))
+                && self.is_wanted(&lock.path)
+            {
+                self.see(lock.path.clone(), lock, now);
+            }
+        }
+    }
+
+    fn see(&mut self, path: String, mut lock: ObservedLock, now: Instant) {
+        let known = self.told.get(&path);
+        for holder in &mut lock.holders {
+            let held = known.and_then(|known| known.holders.iter().find(|one| is(one, holder)));
+            holder.granted = match held {
+                Some(held) => held.granted,
+                None => (self.listed && self.watches).then_some(now),
             };
-            let known = self.told.get(&path);
-            for holder in &mut lock.holders {
-                let held = known.and_then(|known| known.holders.iter().find(|one| is(one, holder)));
-                holder.granted = match held {
-                    Some(held) => held.granted,
-                    None => (self.listed && self.watches).then_some(now),
-                };
-            }
-            if known.is_none_or(|known| **known != lock) {
-                self.tell(path, lock);
-            }
+        }
+        if known.is_none_or(|known| **known != lock) {
+            self.tell(path, lock);
         }
     }
 
@@ -383,24 +411,27 @@ impl Driver {
     fn tell_listed(&mut self) {
         // What is left of an earlier listing.
         let known: Vec<_> = self.told.keys().filter(|_| self.is_listed_again()).cloned().collect();
+        let mut updates = Vec::with_capacity(self.held_back.len() + 1);
         for path in known {
             if self.tree.lock(&path).is_none() {
                 self.told.remove(&path);
-                self.outbox.push(Update::Gone(path));
+                updates.push(Update::Gone(path));
             }
         }
         for path in std::mem::take(&mut self.held_back) {
-            if let Some(lock) = self.told.get(&path) {
-                self.outbox.push(Update::Lock(Arc::clone(lock)));
-            }
+            updates.extend(self.told.get(&path).cloned().map(Update::Lock));
         }
         self.listed = true;
         if !self.watches && !self.once && !self.is_first() {
+            // Not told as of all of them: of each, the latest will do.
+            for update in updates {
+                self.outbox.push(update);
+            }
             return;
         }
         let roots = self.spec.roots.iter();
         let gap = self.lost.take().map(|from| Gap { from, until: Instant::now() });
-        self.outbox.push(Update::Listed(Listed {
+        updates.push(Update::Listed(Listed {
             nodes: self.tree.progress().0,
             denied: self.tree.denied().map(str::to_owned).collect(),
             missing: roots
@@ -414,6 +445,7 @@ impl Driver {
             },
             gap,
         }));
+        self.outbox.push_all(updates);
         (self.listed_before, self.at_once) = (true, AT_ONCE);
     }
 }

@@ -48,17 +48,19 @@ impl Outbox {
                 inner.queue.push_back(Item::Settled(update));
             }
             _ => {
-                // What was told before it stays before it.
-                for item in &mut inner.queue {
-                    if let Item::Lock(path) = item
-                        && let Some(lock) = inner.locks.remove(path)
-                    {
-                        *item = Item::Settled(lock);
-                    }
-                }
+                inner.settle();
                 inner.queue.push_back(Item::Settled(update));
             }
         }
+        drop(guard);
+        self.news.notify_one();
+    }
+
+    /// What is told of many locks, of each once, and then of all of them.
+    pub(super) fn push_all(&self, updates: impl IntoIterator<Item = Update>) {
+        let mut guard = self.inner();
+        guard.settle();
+        guard.queue.extend(updates.into_iter().map(Item::Settled));
         drop(guard);
         self.news.notify_one();
     }
@@ -98,6 +100,17 @@ impl Outbox {
 }
 
 impl Inner {
+    /// What was told so far stays before what comes now.
+    fn settle(&mut self) {
+        for item in &mut self.queue {
+            if let Item::Lock(path) = item
+                && let Some(lock) = self.locks.remove(path)
+            {
+                *item = Item::Settled(lock);
+            }
+        }
+    }
+
     fn tell(&mut self, path: String, update: Update) {
         if self.locks.insert(path.clone(), update).is_none() {
             self.queue.push_back(Item::Lock(path));

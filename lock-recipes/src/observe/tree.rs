@@ -61,7 +61,8 @@ pub(super) type Batch = u64;
 /// A node that has, or may have, children.
 #[derive(Debug, Default)]
 struct Folder {
-    children: BTreeMap<String, Child>,
+    /// Boxed: a map has room for eleven in each of its nodes, and most folders have few.
+    children: BTreeMap<String, Box<Child>>,
     listing: Listing,
     /// All children are known: it was listed once, or seen from its creation on.
     known: bool,
@@ -388,7 +389,7 @@ impl Tree {
 
     fn child_mut(&mut self, path: &str) -> Option<&mut Child> {
         let (folder, name) = split(path)?;
-        self.folders.get_mut(folder)?.children.get_mut(name)
+        self.folders.get_mut(folder)?.children.get_mut(name).map(|child| &mut **child)
     }
 
     /// Whether the tree goes down into this node.
@@ -444,7 +445,7 @@ impl Tree {
         let mut new = false;
         let child = parent.children.entry(name.to_owned()).or_insert_with(|| {
             new = true;
-            Child { name: contender, facts: Reading::new(Facts::Pending) }
+            Box::new(Child { name: contender, facts: Reading::new(Facts::Pending) })
         });
         let wants_facts = wants_facts && child.facts.want();
         self.reads.extend(wants_own.then(|| folder.to_owned()));

@@ -21,6 +21,13 @@ pub(crate) enum Question {
     Children(String),
 }
 
+impl Question {
+    pub(crate) fn path(&self) -> &str {
+        let (Self::Data(path) | Self::Children(path)) = self;
+        path
+    }
+}
+
 /// What ZooKeeper answered to it; [`Trouble::Refused`] is an answer too.
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {

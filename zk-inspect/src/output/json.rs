@@ -2,14 +2,15 @@
 
 use std::fmt;
 use std::io::{self, Write};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use lock_recipes::FencingToken;
 use lock_recipes::observe::{Listed, Method, ObservedContender, ObservedLock};
-use serde::Serialize;
-use serde_json::ser::{Formatter, Serializer};
+use serde::{Serialize, Serializer};
+use serde_json::ser::{self, Formatter};
 use unicode_properties::{GeneralCategory as Category, UnicodeGeneralCategory};
 
 use crate::row::{self, Session};
@@ -19,7 +20,7 @@ const SCHEMA: u32 = 1;
 
 /// Writes a document on one line.
 pub(crate) fn write(out: impl Write, value: &impl Serialize, charset: Charset) -> io::Result<()> {
-    value.serialize(&mut Serializer::with_formatter(out, Visible(charset))).map_err(Into::into)
+    value.serialize(&mut ser::Serializer::with_formatter(out, Visible(charset))).map_err(Into::into)
 }
 
 /// Writes as `\u…` what a terminal would obey and what nobody would see, as JSON itself wants it for
@@ -68,20 +69,25 @@ impl Formatter for Visible {
 #[derive(Debug, Serialize)]
 pub(crate) struct Document<'a> {
     schema: u32,
-    locks: Vec<Lock<'a>>,
+    #[serde(serialize_with = "one_by_one")]
+    locks: &'a [Arc<ObservedLock>],
     /// What could not be read, where something could not.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     denied: &'a [String],
 }
 
 impl<'a> Document<'a> {
-    pub(crate) fn new(
-        locks: impl IntoIterator<Item = &'a ObservedLock>,
-        denied: &'a [String],
-    ) -> Self {
-        let locks = locks.into_iter().map(Lock::of).collect();
+    pub(crate) fn new(locks: &'a [Arc<ObservedLock>], denied: &'a [String]) -> Self {
         Self { schema: SCHEMA, locks, denied }
     }
+}
+
+/// What is to be written of each lock is made when it is written: there may be very many.
+fn one_by_one<S: Serializer>(
+    locks: &[Arc<ObservedLock>],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(locks.iter().map(|lock| Lock::of(lock)))
 }
 
 #[derive(Debug, Serialize)]
@@ -150,7 +156,7 @@ impl<'a> Contender<'a> {
 struct Text<T>(T);
 
 impl<T: fmt::Display> Serialize for Text<T> {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(&self.0)
     }
 }

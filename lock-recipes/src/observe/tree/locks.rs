@@ -3,7 +3,8 @@
 use super::{Child, Depth, KAZOO_ENTRY, Listing, Own, PARTS, Tree, join, split};
 use crate::node::{Dialect, Role, is_bare_uuid};
 use crate::observe::layout::{self, Seat};
-use crate::observe::lock::{Kind, ObservedLock};
+use crate::observe::lock::{Facts, Kind, ObservedLock};
+use crate::session::Question;
 
 impl Tree {
     /// The locks that may have changed, as they are now; `None` for what is none (any more).
@@ -16,17 +17,38 @@ impl Tree {
         paths.extend(others);
         let mut changes = Vec::with_capacity(paths.len());
         for path in paths {
-            let lock = self.lock(&path);
-            // A lone leader's lock is gone with its node.
-            if let Some(lock) = &lock
-                && !lock.holders.is_empty()
-                && self.lone_leader(&path).is_none()
-            {
-                self.known.insert(path.clone(), (lock.kind, lock.dialect));
-            }
+            let lock = self.lock_now(&path);
             changes.push((path, lock));
         }
         changes
+    }
+
+    /// The lock of a contender about which this was asked, if it is one by itself and all of its
+    /// contenders have been read: it need not be looked at again until something changes.
+    pub(in super::super) fn settled(&mut self, question: &Question) -> Option<ObservedLock> {
+        let Question::Data(contender) = question else { return None };
+        let (path, name) = split(contender)?;
+        let folder = self.folders.get(path).filter(|_| self.touched.contains(path))?;
+        folder.children.get(name)?.name.as_ref()?;
+        let unread = |child: &Child| matches!(child.facts.value, Facts::Pending);
+        if folder.children.values().any(|child| child.name.is_some() && unread(child)) {
+            return None;
+        }
+        let mut stands_alone = true;
+        self.concerned(path, |_| stands_alone = false);
+        let lock = self.lock_now(path).filter(|_| stands_alone)?;
+        self.touched.remove(path);
+        Some(lock)
+    }
+
+    /// What there is at a path, which is remembered.
+    fn lock_now(&mut self, path: &str) -> Option<ObservedLock> {
+        let lock = self.lock(path)?;
+        // A lone leader's lock is gone with its node.
+        if !lock.holders.is_empty() && self.lone_leader(path).is_none() {
+            self.known.insert(path.to_owned(), (lock.kind, lock.dialect));
+        }
+        Some(lock)
     }
 
     /// What the nodes at and around a path make.
@@ -105,18 +127,18 @@ impl Tree {
 
     fn is_kazoo_semaphore(&self, path: &str) -> bool {
         let Some(folder) = self.folders.get(path) else { return false };
-        let lease = |(name, child): (&String, &Child)| {
-            let ephemeral = child.facts.value.read().is_some_and(|facts| facts.session != 0);
-            is_bare_uuid(name) && ephemeral
+        let mut children = folder.children.iter().map(|(name, child)| (name, &child.facts.value));
+        let mut leases = || {
+            children.any(|(name, facts)| {
+                is_bare_uuid(name) && facts.read().is_some_and(|facts| facts.session != 0)
+            })
         };
         let entry = || {
             let entry = self.folders.get(&format!("{path}{KAZOO_ENTRY}"));
             entry.is_some_and(|entry| !entry.children.is_empty())
         };
         let limit = matches!(&folder.own.value, Own::Read { data, .. } if is_decimal(data));
-        limit
-            && !folder.children.contains_key("ready")
-            && (folder.children.iter().any(lease) || entry())
+        limit && !folder.children.contains_key("ready") && (leases() || entry())
     }
 
     fn curator_semaphore(&self, path: &str) -> Option<ObservedLock> {

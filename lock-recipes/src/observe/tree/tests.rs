@@ -79,7 +79,7 @@ impl Server {
     }
 
     fn answer(&self, question: &Question) -> Answer {
-        let (Question::Data(path) | Question::Children(path)) = question;
+        let path = question.path();
         match (self.nodes.get(path), question) {
             (None, _) => Answer::Refused(Error::NoNode),
             (Some(node), _) if node.secret => Answer::Refused(Error::NoAuth),
@@ -212,6 +212,8 @@ struct Client {
     under_way: VecDeque<Request>,
     armed: BTreeMap<String, usize>,
     told: BTreeMap<String, ObservedLock>,
+    /// Looks at locks as soon as they have been read.
+    early: bool,
 }
 
 fn is_below(path: &str, root: &str) -> bool {
@@ -229,6 +231,7 @@ impl Client {
             under_way: VecDeque::new(),
             armed: BTreeMap::new(),
             told: BTreeMap::new(),
+            early: false,
         }
     }
 
@@ -272,8 +275,14 @@ impl Client {
         }
         match request {
             Request::Asked(batch, answers, _) => {
+                let last = answers.last().map(|(question, _)| question.clone());
                 for (question, answer) in answers {
                     self.tree.answer(batch, &question, answer);
+                }
+                if self.early
+                    && let Some(lock) = last.and_then(|last| self.tree.settled(&last))
+                {
+                    self.told.insert(lock.path.clone(), lock);
                 }
             }
             Request::Armed(folder, at) => {
@@ -424,6 +433,33 @@ fn the_same_where_no_events_of_these_are_sent() {
     for seed in 0..RUNS {
         run(seed, &["/"], Depth::Everything, true, true);
     }
+}
+
+#[test]
+fn the_same_where_locks_are_looked_at_as_soon_as_they_are_read() {
+    let (mut early, mut late) = (0, 0);
+    for seed in 0..RUNS {
+        let mut dice = Rng::with_seed(seed);
+        let mut server = server();
+        for _ in 0..dice.usize(..60) {
+            change(&mut server, &mut dice, true);
+        }
+        let quiet = quiet(&server);
+        let mut client = Client::new(&server, &["/"], Depth::Everything);
+        client.early = true;
+        loop {
+            client.ask(&server, dice.usize(1..5));
+            if client.under_way.is_empty() {
+                break;
+            }
+            client.deliver_answer(&server);
+        }
+        early += client.told.len();
+        client.settle(&server);
+        late += client.told.len();
+        assert_eq!(client.told, quiet.told, "seed {seed} {:#?}", server.nodes);
+    }
+    assert!(early * 2 > late, "{early} of {late}");
 }
 
 fn quiet(server: &Server) -> Client {
