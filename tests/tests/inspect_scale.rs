@@ -251,7 +251,8 @@ async fn ten_thousand_locks_take_little_longer_than_reading_their_nodes() {
 #[ignore = "200,000 nodes; make bench"]
 async fn a_large_ensemble_is_not_looked_through_unasked() {
     LazyLock::force(&ZK_INSPECT);
-    let server = Server::builder().unsafe_fast().start().await;
+    // So many nodes fill the small heap of other tests, and the server would only collect garbage.
+    let server = Server::builder().unsafe_fast().java_opts(["-Xmx1g"]).start().await;
     let connect = server.connect_string();
     let observer = Observer::connect(&connect).await;
     let paths: Vec<_> = (0..200_000).map(|node| format!("/data-{node:06}")).collect();
