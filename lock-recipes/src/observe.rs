@@ -81,7 +81,8 @@ pub enum Update {
     Gone(String),
     /// How far a listing has come.
     Listing(Progress),
-    /// That is all: every lock has been told, and changes follow.
+    /// That is all: every lock has been told, and changes follow. Told again, without a gap, when
+    /// there is more or less that cannot be listed.
     Listed(Listed),
     /// The connection was lost: what was told is getting old. Once there is one again everything is
     /// listed again, the differences are told, and then [`Update::Listed`] with its gap.
@@ -116,7 +117,7 @@ pub struct Listed {
     pub nodes: usize,
     /// Nodes whose children ZooKeeper does not let us list: locks below them are not told.
     pub denied: Vec<String>,
-    /// Roots that do not exist. They are watched all the same.
+    /// Roots that do not exist. They are watched, or looked for, all the same.
     pub missing: Vec<String>,
     /// How changes are noticed from now on.
     pub by: Method,
@@ -130,7 +131,7 @@ pub struct Listed {
 pub enum Method {
     /// By watches: ZooKeeper tells at once.
     Watch,
-    /// By listing everything this often: the server is older than 3.6.
+    /// By listing everything this often: the server is older than 3.6, or refuses the watch.
     Poll(Duration),
     /// Not at all: it was read once.
     Once,
@@ -144,6 +145,14 @@ pub struct Gap {
     pub from: Instant,
     /// When everything had been listed again.
     pub until: Instant,
+}
+
+impl Gap {
+    /// A gap, for the tests of tools.
+    #[must_use]
+    pub const fn new(from: Instant, until: Instant) -> Self {
+        Self { from, until }
+    }
 }
 
 /// Why observing has ended.

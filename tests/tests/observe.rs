@@ -420,6 +420,12 @@ async fn a_folder_that_may_not_be_listed_is_named_and_the_others_are_told() {
     client.queue(&open, &curator("lock-"), b"").await;
     view.lock(&open, |lock| lock.waiters.len() == 1).await;
     assert!(view.locks.keys().eq([&open]));
+    // Another one comes and goes.
+    let another = format!("{}/other", scene.path);
+    create_unreadable(&client.raw, &another, CreateMode::Persistent).await;
+    assert_eq!(view.listing(2).await.denied, [&*hidden, &*another]);
+    assert!(client.raw.delete(&another).await);
+    assert_eq!(view.listing(3).await.denied, [&*hidden]);
     assert_eq!(observer.read().await.unwrap().listed.denied, [hidden]);
 }
 

@@ -369,6 +369,7 @@ async fn a_root_that_is_not_there_is_named_and_followed_when_it_comes_goes_and_c
         let name = client.queue(&lock, &curator("lock-"), b"").await;
         let told = view.lock(&lock, |lock| lock.holders.len() == 1).await;
         assert_eq!((names(&told.holders), told.holders[0].granted.is_some()), (vec![&*name], true));
+        assert!(view.listing(2 + 2 * round).await.missing.is_empty());
         if round == 1 {
             // Who begins now sees the same.
             let reading = observer.read().await.unwrap();
@@ -378,6 +379,7 @@ async fn a_root_that_is_not_there_is_named_and_followed_when_it_comes_goes_and_c
         view.lock(&lock, |lock| lock.holders.is_empty()).await;
         assert!(client.raw.delete(&lock).await && client.raw.delete(&scene.path).await);
         view.until("it has gone", |view| view.locks.is_empty()).await;
+        assert_eq!(view.listing(3 + 2 * round).await.missing, [&*scene.path]);
     }
 }
 

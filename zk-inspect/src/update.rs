@@ -72,8 +72,6 @@ pub(crate) fn update(model: &mut Model, msg: Msg, now: Now) -> Option<Effect> {
 fn observed(model: &mut Model, update: Update, now: Now) -> Option<Effect> {
     match update {
         Update::Lock(lock) => {
-            // What is there now was missing once.
-            model.missing.retain(|root| !lock.path.starts_with(&**root));
             model.locks.insert(lock.path.clone(), lock);
             model.unsorted = true;
         }

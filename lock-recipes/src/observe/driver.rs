@@ -66,6 +66,9 @@ struct Driver {
     listed_before: bool,
     /// Everything was told since the connection was lost.
     listed: bool,
+    /// What was told to be out of reach.
+    denied: Vec<String>,
+    missing: Vec<String>,
     lost: Option<Instant>,
     at_once: usize,
     /// The server counts nodes, and has recursive watches: both since 3.6.
@@ -101,6 +104,8 @@ pub(super) async fn run(
         held_back: BTreeSet::new(),
         listed_before: false,
         listed: false,
+        denied: Vec::new(),
+        missing: Vec::new(),
         lost: None,
         at_once: AT_ONCE,
         counts: true,
@@ -196,7 +201,11 @@ impl Driver {
 
     /// Catches up with the leader, counts, and sets the watches.
     async fn begin(&mut self, session: &Arc<Session>) -> Result<Events, Ended> {
-        answer(session.client.sync("/")).await.map_err(Trouble::into_error)?;
+        match answer(session.client.sync("/")).await {
+            // Whoever may not ask for it sees what this server has.
+            Ok(()) | Err(Trouble::Refused(_)) => {}
+            Err(trouble) => return Err(trouble.into_error().into()),
+        }
         for root in self.spec.roots.clone() {
             self.count(session, &root).await?;
         }
@@ -204,8 +213,8 @@ impl Driver {
         for root in self.spec.roots.iter().filter(|_| self.watches) {
             match answer(session.client.watch(root, AddWatchMode::PersistentRecursive)).await {
                 Ok(watcher) => events.add(watcher),
-                Err(Trouble::Refused(Error::Unimplemented)) => {
-                    tracing::info!("the server has no recursive watches: listing again and again");
+                Err(Trouble::Refused(error)) => {
+                    tracing::info!(%root, %error, "no recursive watch here: listing again and again");
                     self.watches = false;
                     break;
                 }
@@ -270,6 +279,8 @@ impl Driver {
                 if self.once {
                     return Outcome::Done;
                 }
+            } else if complete && self.reaches_otherwise() {
+                self.tell_all(Vec::new());
             }
             let waits_to_look = self.tree.is_touched() && shows;
             tokio::select! {
@@ -422,22 +433,26 @@ impl Driver {
             updates.extend(self.told.get(&path).cloned().map(Update::Lock));
         }
         self.listed = true;
-        if !self.watches && !self.once && !self.is_first() {
-            // Not told as of all of them: of each, the latest will do.
+        if self.watches || self.once || self.is_first() || self.reaches_otherwise() {
+            self.tell_all(updates);
+            (self.listed_before, self.at_once) = (true, AT_ONCE);
+        } else {
+            // Of each, the latest will do.
             for update in updates {
                 self.outbox.push(update);
             }
-            return;
         }
-        let roots = self.spec.roots.iter();
+    }
+
+    /// Tells these, and that they are all.
+    fn tell_all(&mut self, mut updates: Vec<Update>) {
+        (self.denied, self.missing) =
+            (self.tree.denied().cloned().collect(), self.missing().cloned().collect());
         let gap = self.lost.take().map(|from| Gap { from, until: Instant::now() });
         updates.push(Update::Listed(Listed {
             nodes: self.tree.progress().0,
-            denied: self.tree.denied().map(str::to_owned).collect(),
-            missing: roots
-                .filter(|root| self.is_wanted(root) && self.tree.is_missing(root))
-                .cloned()
-                .collect(),
+            denied: self.denied.clone(),
+            missing: self.missing.clone(),
             by: match (self.once, self.watches) {
                 (true, _) => Method::Once,
                 (false, true) => Method::Watch,
@@ -446,7 +461,16 @@ impl Driver {
             gap,
         }));
         self.outbox.push_all(updates);
-        (self.listed_before, self.at_once) = (true, AT_ONCE);
+    }
+
+    /// Of the second path of a lock it does not matter.
+    fn missing(&self) -> impl Iterator<Item = &String> {
+        self.spec.roots.iter().filter(|root| self.is_wanted(root) && self.tree.is_missing(root))
+    }
+
+    /// Whether there is more that cannot be listed, or less, than was told.
+    fn reaches_otherwise(&self) -> bool {
+        !self.tree.denied().eq(&self.denied) || !self.missing().eq(&self.missing)
     }
 }
 

@@ -262,8 +262,8 @@ impl Tree {
     }
 
     /// What could not be listed.
-    pub(super) fn denied(&self) -> impl Iterator<Item = &str> {
-        self.denied.iter().map(String::as_str)
+    pub(super) fn denied(&self) -> impl Iterator<Item = &String> {
+        self.denied.iter()
     }
 
     /// Whether this root does not exist.
@@ -348,6 +348,11 @@ impl Tree {
                     (folder.listing, folder.known) = (Listing::Denied, false);
                 }
                 self.denied.insert(path.clone());
+                if let Some((above, _)) =
+                    split(path).filter(|(above, _)| self.folders.contains_key(*above))
+                {
+                    self.blind.insert(above.to_owned());
+                }
                 self.touch(path);
             }
         }

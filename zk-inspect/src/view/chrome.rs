@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lock_recipes::observe::Method;
+use lock_recipes::observe::{Gap, Method};
 use ratatui::style::Style;
 
 use super::Rows;
@@ -12,6 +12,9 @@ use crate::age::age;
 use crate::model::{Connection, Model, Screen};
 use crate::row::{self, Now};
 use crate::text;
+
+/// For so long a gap is told before anything that stays.
+const RECENT: Duration = Duration::from_secs(60);
 
 /// The time of the day in UTC: `12:41:07Z`.
 fn time(unix: Duration) -> String {
@@ -85,6 +88,19 @@ fn status(model: &Model, now: Now) -> Option<(String, bool)> {
             true,
         ));
     }
+    let gap = model.last_gap.map(|gap| (now.at.saturating_duration_since(gap.until), gap));
+    let tell = |(ago, gap): (Duration, Gap)| {
+        let length = age(gap.until.saturating_duration_since(gap.from));
+        let gaps = if model.gaps > 1 { format!(" ({} gaps)", model.gaps) } else { String::new() };
+        let ago = age(ago);
+        (
+            format!("GAP of {length}, {ago} ago: hand-overs not seen; all was read again{gaps}"),
+            false,
+        )
+    };
+    if let Some(recent) = gap.filter(|(ago, _)| *ago < RECENT) {
+        return Some(tell(recent));
+    }
     let clean = |paths: &[String]| {
         let paths: Vec<_> =
             paths.iter().take(3).map(|path| text::clean(path, model.charset)).collect();
@@ -97,27 +113,16 @@ fn status(model: &Model, now: Now) -> Option<(String, bool)> {
     if !model.missing.is_empty() {
         return Some((format!("there is no node {} (yet)", clean(&model.missing)), true));
     }
-    if let Some(gap) = &model.last_gap {
-        let ago = age(now.at.saturating_duration_since(gap.until));
-        let length = age(gap.until.saturating_duration_since(gap.from));
-        let gaps = if model.gaps > 1 { format!(" ({} gaps)", model.gaps) } else { String::new() };
-        return Some((
-            format!(
-                "GAP of {length}, {ago} ago: hand-overs in it were not seen; all was read again{gaps}"
-            ),
-            false,
-        ));
-    }
     if let Method::Poll(every) = model.by {
+        let every = age(every);
         return Some((
             format!(
-                "the server is older than 3.6: everything is listed again every {}",
-                age(every)
+                "the server has no recursive watches: everything is listed again every {every}"
             ),
             false,
         ));
     }
-    None
+    gap.map(tell)
 }
 
 pub(super) fn footer(canvas: &mut Canvas<'_>, model: &Model, rows: &Rows, now: Now) {

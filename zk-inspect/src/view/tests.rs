@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lock_recipes::observe::{
-    Facts, Kind, Method, NodeFacts, ObservedContender, ObservedLock, Progress,
+    Facts, Gap, Kind, Method, NodeFacts, ObservedContender, ObservedLock, Progress,
 };
 use lock_recipes::{Dialect, FencingToken, Role};
 use ratatui::buffer::Buffer;
@@ -229,6 +229,10 @@ fn screens(columns: u16, rows: u16, charset: Charset) -> Vec<(&'static str, Scen
     empty.model.connection = Connection::Live;
     let mut partial = busy();
     partial.model.denied = vec!["/locks/secret".to_owned()];
+    let mut gap = busy();
+    gap.model.denied = vec!["/locks/secret".to_owned()];
+    let ago = |seconds| gap.now.at.checked_sub(Duration::from_secs(seconds)).unwrap();
+    (gap.model.last_gap, gap.model.gaps) = (Some(Gap::new(ago(17), ago(5))), 2);
     let mut polling = busy();
     polling.model.by = Method::Poll(Duration::from_secs(2));
     let mut gone = busy();
@@ -244,6 +248,7 @@ fn screens(columns: u16, rows: u16, charset: Charset) -> Vec<(&'static str, Scen
         ("listing", listing),
         ("empty", empty),
         ("partial", partial),
+        ("gap", gap),
         ("polling", polling),
         ("gone", gone),
     ]
