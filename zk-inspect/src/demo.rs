@@ -13,26 +13,23 @@ use tokio::task::JoinSet;
 
 use crate::args::{Global, Output};
 use crate::exit::{Failure, chain};
-use crate::{list, term, tui};
+use crate::term::{self, Outside, Signals};
+use crate::{list, tui};
 
 /// Everything the demo makes lies below this, and is removed at its end.
 const ROOT: &str = "/zk-inspect-demo";
 
-/// The folders of [`ROOT`], innermost first.
-const FOLDERS: [&str; 4] = [
-    "/zk-inspect-demo/inventory/orders",
-    "/zk-inspect-demo/inventory",
-    "/zk-inspect-demo/import",
-    "/zk-inspect-demo/scheduler",
-];
+/// The folders of [`ROOT`].
+const FOLDERS: [&str; 3] =
+    ["/zk-inspect-demo/inventory", "/zk-inspect-demo/import", "/zk-inspect-demo/scheduler"];
 
 /// Who wants what, and for how long (in milliseconds) they hold it.
 const WORKERS: [(&str, &str, (u64, u64)); 10] = [
-    ("till-1", "/zk-inspect-demo/inventory/orders", (200, 1_500)),
-    ("till-2", "/zk-inspect-demo/inventory/orders", (200, 1_500)),
-    ("till-3", "/zk-inspect-demo/inventory/orders", (200, 1_500)),
-    ("till-4", "/zk-inspect-demo/inventory/orders", (200, 1_500)),
-    ("web-1", "/zk-inspect-demo/inventory/orders", (200, 1_500)),
+    ("order-1", "/zk-inspect-demo/inventory", (200, 1_500)),
+    ("order-2", "/zk-inspect-demo/inventory", (200, 1_500)),
+    ("order-3", "/zk-inspect-demo/inventory", (200, 1_500)),
+    ("order-4", "/zk-inspect-demo/inventory", (200, 1_500)),
+    ("order-5", "/zk-inspect-demo/inventory", (200, 1_500)),
     ("import-a", "/zk-inspect-demo/import", (3_000, 6_000)),
     ("import-b", "/zk-inspect-demo/import", (3_000, 6_000)),
     ("import-c", "/zk-inspect-demo/import", (3_000, 6_000)),
@@ -52,10 +49,32 @@ pub(crate) async fn run(global: &Global, seconds: Option<u64>) -> Result<(), Fai
     if global.read_only {
         return Err(Failure::new(2, "demo takes locks, which --read-only forbids"));
     }
+    let mut signals = Signals::new()?;
     let (stop, stopped) = watch::channel(false);
     let mut workers = JoinSet::new();
+    let shown = tokio::select! {
+        started = start(global, &mut workers, &stopped) => match started {
+            Ok(()) => show(global, seconds.map(Duration::from_secs), signals).await,
+            Err(failure) => Err(failure),
+        },
+        ended = ended(&mut signals) => Err(ended),
+    };
+    stop.send_replace(true);
+    let began = !workers.is_empty();
+    while workers.join_next().await.is_some() {}
+    if began {
+        clean(global).await;
+    }
+    shown
+}
+
+/// Starts the workers. They connect one after the other, so that a wrong address is told at once.
+async fn start(
+    global: &Global,
+    workers: &mut JoinSet<()>,
+    stopped: &watch::Receiver<bool>,
+) -> Result<(), Failure> {
     for (name, path, hold) in WORKERS {
-        // Connected here, so that a wrong address is told at once.
         let coordinator = Coordinator::builder(&global.connect)
             .session_timeout(Duration::from_secs(10))
             .connect_timeout(CONNECT.min(global.connect_timeout()))
@@ -64,18 +83,37 @@ pub(crate) async fn run(global: &Global, seconds: Option<u64>) -> Result<(), Fai
             .await?;
         workers.spawn(work(coordinator, name, path, hold, stopped.clone()));
     }
+    Ok(())
+}
+
+/// Shows what the workers do, for so long or until somebody has seen enough.
+async fn show(
+    global: &Global,
+    length: Option<Duration>,
+    mut signals: Signals,
+) -> Result<(), Failure> {
     let mut global = global.clone();
     (global.roots, global.scan_all) = (vec![ROOT.parse().map_err(|_| Failure::silent(1))?], false);
-    let length = seconds.map(Duration::from_secs);
-    let shown = if term::is_usable() {
-        tui::run(&global, length).await
-    } else {
-        print(&global, length).await
-    };
-    stop.send_replace(true);
-    while workers.join_next().await.is_some() {}
-    clean(&global).await;
-    shown
+    if term::is_usable() {
+        // It has signals of its own.
+        drop(signals);
+        return tui::run(&global, length).await;
+    }
+    tokio::select! {
+        printed = print(&global, length) => printed,
+        ended = ended(&mut signals) => Err(ended),
+    }
+}
+
+/// A signal that ends the program.
+async fn ended(signals: &mut Signals) -> Failure {
+    loop {
+        match signals.next().await {
+            Outside::End(signal) => return Failure::silent(128 + signal),
+            Outside::Panicked => return Failure::silent(1),
+            Outside::Continued | Outside::Resized => {}
+        }
+    }
 }
 
 /// Takes the lock again and again.
@@ -113,20 +151,14 @@ async fn print(global: &Global, length: Option<Duration>) -> Result<(), Failure>
     let times = length.map_or(SNAPSHOTS, |length| {
         u32::try_from(length.as_secs() / BETWEEN.as_secs()).unwrap_or(u32::MAX).max(1)
     });
-    let printing = async {
-        for time in 0..times {
-            tokio::time::sleep(BETWEEN).await;
-            if time > 0 {
-                writeln!(std::io::stdout())?;
-            }
-            list::list(global, Output { json: false, watch: false }).await?;
+    for time in 0..times {
+        tokio::time::sleep(BETWEEN).await;
+        if time > 0 {
+            writeln!(std::io::stdout())?;
         }
-        Ok(())
-    };
-    tokio::select! {
-        printed = printing => printed,
-        _ = tokio::signal::ctrl_c() => Err(Failure::silent(130)),
+        list::list(global, Output { json: false, watch: false }).await?;
     }
+    Ok(())
 }
 
 /// Removes what was made, unless somebody else uses it.
