@@ -35,7 +35,7 @@ async fn without_a_terminal_it_prints_its_locks_and_leaves_nothing() {
     assert_eq!(tables.len(), 3, "{stdout}");
     for table in tables {
         let line = |lock: &&str| table.lines().filter(|line| line.contains(*lock)).count() == 1;
-        assert!(LOCKS.iter().all(|lock| line(&lock)), "{table}");
+        assert!(LOCKS.iter().all(line), "{table}");
         assert!(table.contains("scheduler-") && table.contains("import-"), "{table}");
     }
     nothing_is_left(&server, &observer).await;

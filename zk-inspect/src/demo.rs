@@ -171,6 +171,12 @@ async fn clean(global: &Global) {
                 Err(error) => return Err(error),
             }
         }
+        // The session is closed once its client is dropped, which nothing else tells of.
+        let state = client.state_watcher();
+        drop(client);
+        while !state.peek_state().is_terminated() {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
         Ok::<(), ClientError>(())
     };
     if let Ok(Err(error)) = tokio::time::timeout(Duration::from_secs(5), cleaning).await {
