@@ -137,6 +137,13 @@ pub(crate) fn clean(text: &str, charset: Charset) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// The same of what is being typed, whose blanks need no marks.
+pub(crate) fn typed(text: impl Iterator<Item = char>, charset: Charset) -> String {
+    let mut out = String::new();
+    text.for_each(|c| push(&mut out, c, charset));
+    out
+}
+
 /// The same of bytes; those that are no UTF-8 become `\xff`. (Bytes below 0x80 always are, so none of
 /// these stands for a control character too.)
 pub(crate) fn clean_bytes(bytes: &[u8], charset: Charset) -> String {

@@ -133,15 +133,19 @@ pub(super) fn footer(canvas: &mut Canvas<'_>, model: &Model, rows: &Rows, now: N
         canvas.text(1, row, &text::fit(&status, room, model.charset), style);
     }
     if let Some(prompt) = &model.prompt {
-        let mut shown = text::clean(prompt.value(), model.charset);
-        // What is being typed is at the end.
-        let room = usize::from(canvas.columns()).saturating_sub(2);
-        if text::width(&shown) > room {
-            shown = text::fit_path(&shown, room, model.charset).into();
+        let chars = prompt.value().chars();
+        let mut before = text::typed(chars.clone().take(prompt.cursor()), model.charset);
+        let mut after = chars.skip(prompt.cursor());
+        let under = text::typed(after.next().or(Some(' ')).into_iter(), model.charset);
+        // The cursor is always seen, and what is before it.
+        let room = usize::from(canvas.columns()).saturating_sub(1 + text::width(&under));
+        if text::width(&before) > room {
+            before = text::fit_path(&before, room, model.charset);
         }
         let end = canvas.text(0, rows.keys, "/", theme.title());
-        let end = canvas.text(end, rows.keys, &shown, theme.title());
-        canvas.text(end, rows.keys, " ", theme.selected());
+        let end = canvas.text(end, rows.keys, &before, theme.title());
+        let end = canvas.text(end, rows.keys, &under, theme.selected());
+        let end = canvas.text(end, rows.keys, &text::typed(after, model.charset), theme.title());
         let hint = "words, !not, field:word   Enter keep  Esc clear ";
         if usize::from(end) + hint.len() + 2 < usize::from(canvas.columns()) {
             canvas.right(rows.keys, hint, theme.dim());

@@ -372,3 +372,43 @@ fn svg(buffer: &Buffer) -> String {
     }
     out + "</svg>\n"
 }
+
+#[test]
+fn what_is_typed_is_shown_with_its_cursor_where_the_next_letter_will_be() {
+    for (typed, cursor, shown) in [
+        ("", 0, "/[ ]"),
+        ("a ", 2, "/a [ ]"),
+        ("abc", 1, "/a[b]c"),
+        ("a\u{1b}c", 1, "/a[\\x1b]c"),
+        (
+            "0123456789012345678901234567890123456789",
+            40,
+            "/…3456789012345678901234567890123456789[ ]",
+        ),
+        (
+            "0123456789012345678901234567890123456789",
+            2,
+            "/01[2]3456789012345678901234567890123456789",
+        ),
+    ] {
+        let mut scene = Scene::busy(40, 24, Charset::Unicode);
+        scene.model.prompt = Some(tui_input::Input::new(typed.to_owned()).with_cursor(cursor));
+        let buffer = scene.draw(Theme::Mono);
+        let mut line = String::new();
+        let mut marked = false;
+        for column in 0..40 {
+            let cell = &buffer[(column, 23)];
+            let under = cell.modifier.contains(Modifier::REVERSED);
+            if under != marked {
+                line.push(if under { '[' } else { ']' });
+            }
+            marked = under;
+            line.push_str(cell.symbol());
+        }
+        if marked {
+            line.push(']');
+        }
+        let shown: String = shown.chars().take(42).collect();
+        assert_eq!(line.trim_end(), shown, "{typed:?} {cursor}");
+    }
+}
