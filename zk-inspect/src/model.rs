@@ -230,7 +230,6 @@ impl Model {
         let height = crate::view::list_height(self);
         let order = &self.order;
         self.list.settle(order.len(), height, |index| order.get(index).map(String::as_str));
-        let height = crate::view::queue_height(self);
         let lock = self.current().cloned();
         let names: Vec<&str> = lock
             .iter()

@@ -1,5 +1,6 @@
 //! One lock in one line: what tables and screens show of it. Pure.
 
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use lock_recipes::observe::{Facts, Kind, ObservedContender, ObservedLock};
@@ -248,4 +249,33 @@ pub(crate) fn count(number: usize) -> String {
         text.push(digit);
     }
     text
+}
+
+/// The places of a lock's contenders, by their nodes.
+pub(crate) struct Places<'a>(HashMap<&'a str, usize>);
+
+impl<'a> Places<'a> {
+    pub(crate) fn of(lock: &'a ObservedLock) -> Self {
+        Self(
+            lock.contenders()
+                .zip(0..)
+                .map(|(contender, place)| (&*contender.node, place))
+                .collect(),
+        )
+    }
+
+    /// Of those that a contender waits for: `#0`, `#0-3`, `#0,#2`.
+    pub(crate) fn behind(&self, waiter: &ObservedContender) -> String {
+        let places = waiter.behind.iter().filter_map(|node| self.0.get(&**node).copied());
+        let mut places: Vec<usize> = places.collect();
+        places.sort_unstable();
+        match (places.first(), places.last()) {
+            (None, _) | (_, None) => "-".to_owned(),
+            (Some(first), Some(last)) if first == last => format!("#{first}"),
+            (Some(first), Some(last)) if last - first + 1 == places.len() => {
+                format!("#{first}-{last}")
+            }
+            _ => places.iter().map(|place| format!("#{place}")).collect::<Vec<_>>().join(","),
+        }
+    }
 }

@@ -246,11 +246,7 @@ fn set_filter(model: &mut Model) {
 }
 
 fn page(model: &Model) -> isize {
-    let height = match model.screen {
-        Screen::Locks => view::list_height(model),
-        Screen::Queue(_) => view::queue_height(model),
-    };
-    isize::try_from(height).unwrap_or(1).max(1)
+    isize::try_from(view::list_height(model)).unwrap_or(1).max(1)
 }
 
 /// Moves the selection, as far as there are lines.

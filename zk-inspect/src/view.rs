@@ -57,13 +57,8 @@ impl Rows {
     }
 }
 
-/// How many locks fit.
+/// How many locks, or contenders of one, fit.
 pub(crate) fn list_height(model: &Model) -> usize {
-    Rows::of(model).height.into()
-}
-
-/// How many contenders fit.
-pub(crate) fn queue_height(model: &Model) -> usize {
     Rows::of(model).height.into()
 }
 

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 use std::fmt::Write;
 
-use lock_recipes::observe::{ObservedContender, ObservedLock};
+use lock_recipes::observe::ObservedLock;
 
-use crate::row::{self, Now, State};
+use crate::row::{self, Now, Places, State};
 use crate::text::{self, Charset};
 
 /// Lines of cells, each column as wide as its widest cell.
@@ -88,8 +88,8 @@ pub(crate) fn show(lock: &ObservedLock, now: Now, charset: Charset) -> String {
     }
     let names = ["#", "PLACE", "ROLE", "NAME", "SESSION", "TIME", "TOKEN", "BEHIND", "NODE"];
     let mut rows = vec![heading(&names)];
-    let contenders: Vec<&ObservedContender> = lock.contenders().collect();
-    for (index, contender) in contenders.iter().enumerate() {
+    let places = Places::of(lock);
+    for (index, contender) in lock.contenders().enumerate() {
         let holds = index < lock.holders.len();
         rows.push(vec![
             index.to_string(),
@@ -99,25 +99,9 @@ pub(crate) fn show(lock: &ObservedLock, now: Now, charset: Charset) -> String {
             row::session_text(contender),
             row::time_text(contender, holds, now, charset),
             row::token_text(row::contender_token(contender)),
-            behind(&contenders, contender),
+            places.behind(contender),
             clean(&contender.node),
         ]);
     }
     out + &columns(&rows)
-}
-
-/// The places of those that a contender waits for: `#0`, `#0-3`, `#0,#2`.
-pub(crate) fn behind(contenders: &[&ObservedContender], waiter: &ObservedContender) -> String {
-    let mut places: Vec<usize> = waiter
-        .behind
-        .iter()
-        .filter_map(|node| contenders.iter().position(|contender| contender.node == *node))
-        .collect();
-    places.sort_unstable();
-    match (places.first(), places.last()) {
-        (None, _) | (_, None) => "-".to_owned(),
-        (Some(first), Some(last)) if first == last => format!("#{first}"),
-        (Some(first), Some(last)) if last - first + 1 == places.len() => format!("#{first}-{last}"),
-        _ => places.iter().map(|place| format!("#{place}")).collect::<Vec<_>>().join(","),
-    }
 }

@@ -7,8 +7,7 @@ use ratatui::style::Style;
 use super::Rows;
 use super::canvas::Canvas;
 use crate::model::Model;
-use crate::output::table::behind;
-use crate::row::{self, Now, State};
+use crate::row::{self, Now, Places, State};
 use crate::text::{self, Charset};
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -82,7 +81,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, path: &str, rows: &Ro
     if contenders.is_empty() {
         canvas.text(2, rows.list + 1, "nobody holds it, nobody waits", Style::new());
     }
-    let at = model.shown_at(now);
+    let (places, at) = (Places::of(lock), model.shown_at(now));
     let window = contenders.iter().enumerate().skip(model.queue.top).take(rows.height.into());
     for ((index, contender), y) in window.zip(rows.list..) {
         let holds = index < lock.holders.len();
@@ -95,7 +94,7 @@ pub(super) fn draw(canvas: &mut Canvas<'_>, model: &Model, path: &str, rows: &Ro
                 Column::Name => row::name(contender, charset),
                 Column::Session => row::session_text(contender),
                 Column::Time => row::time_text(contender, holds, at, charset),
-                Column::Behind => behind(&contenders, contender),
+                Column::Behind => places.behind(contender),
                 Column::Token => row::token_text(row::contender_token(contender)),
             };
             let fit = if column == Column::Time { text::fit_right } else { text::fit };
