@@ -62,7 +62,7 @@ pub(crate) struct Global {
     #[arg(long, conflicts_with = "roots", global = true)]
     pub(crate) scan_all: bool,
 
-    /// Write nothing to ZooKeeper. This is always so; the option is for scripts that want to say it
+    /// Write nothing to ZooKeeper. Always so, except for `demo`, which this forbids
     #[arg(long, global = true)]
     pub(crate) read_only: bool,
 
