@@ -212,9 +212,10 @@ impl FileRecorder {
         Self::read(&self.path)
     }
 
-    /// The record in a file.
+    /// The record in a file, without a line that is just being written.
     pub fn read(path: impl AsRef<Path>) -> History {
-        parse(&fs::read_to_string(path).expect("the record is readable"))
+        let text = fs::read_to_string(path).expect("the record is readable");
+        parse(text.rsplit_once('\n').map_or("", |(lines, _)| lines))
     }
 
     fn line(&self, verb: &str, id: &dyn Display, token: i64) {
